@@ -1,0 +1,1 @@
+"""Policy models, samplers, rollouts and the GRPO learner."""
