@@ -1,0 +1,230 @@
+"""Hierarchical Difficulty Curriculum: scale progression inside, harness weakening outside.
+
+"Beyond Simply Environment Scaling" (arXiv 2608.03571), Section 4 and Algorithm 1. What the paper leaves open
+follows RLVE's implementation, on which its inner curriculum is built (Appendix D.3).
+"""
+
+import math
+from dataclasses import dataclass
+from functools import partial
+from numbers import Integral, Real
+from typing import Any, Literal, get_args
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+from jax import Array
+
+from curriculum.base import (
+    MAX_GROUPS,
+    NUM_HARNESS,
+    UNIT,
+    Request,
+    check_groups,
+    check_targets,
+    mean_success,
+    sum_by_env,
+)
+
+HARDEST = NUM_HARNESS - 1
+
+# Success and thresholds are rounded to whole units, so a mean that equals a threshold on paper may be off by
+# just over one unit. Means this close to a threshold (2 units, 7.6e-6) are taken as equal to it.
+TOLERANCE = 2
+
+ResetTo = Literal["zero", "lower"]
+Count = Literal["frontier", "any_harness"]
+Compare = Literal[">", ">="]
+
+
+@struct.dataclass
+class State:
+    """Progress of E environments: the paper's (r_e, l_e, u_e); l_e = max(0, u_e - window) is not stored."""
+
+    r: Array  # i32[E] harness frontier, 0..4
+    u: Array  # i32[E] scale frontier, 0..target
+    target: Array  # i32[E] hardest scale level, 0 without scale
+    stage: Array  # i32[E] promotions since init; the tag that requests carry
+    count: Array  # i32[E] groups in the current window
+    total: Array  # i32[E] their summed success, in units of 1 / UNIT
+    mastered: Array  # bool[E] passed tau_harness at (r, u) = (4, target)
+    prompts: Array  # i32[E] finished groups since init, of any harness, level and stage
+
+
+@dataclass(frozen=True, kw_only=True)
+class HDC:
+    """Settings of HDC. The defaults fit the paper's budget of 256 prompts per environment.
+
+    Algorithm 1's l_e = 0: any `window` at least as large as the targets. RLVE's settings: window=3 (its four
+    levels), tau_scale=0.9, tau_harness=0.9, min_prompts=8, compare=">=".
+
+    An update promotes an environment at most once, and a harness step needs a window collected at the target
+    level: lines 13 and 15 of Algorithm 1 never fire on the same p_e, which would skip the hardest level.
+    There is no demotion. At (r, u) = (4, target) a passed check only sets `mastered`; sampling goes on.
+    """
+
+    p_cur: float = 0.7
+    """Probability of the frontier harness, (0, 1]; the rest goes to easier ones (Section 4.1)."""
+    alpha: float = 1.0
+    """Decay of the easier harnesses, [0, inf): weight exp(-alpha * (r - h))."""
+    window: int = 1
+    """The paper's Delta d, >= 0: levels are drawn from max(0, u - window)..u, both included."""
+    tau_scale: float = 0.75
+    """Mean success that moves the scale frontier, [0, 1] (below 1 with compare=">")."""
+    tau_harness: float = 0.75
+    """Mean success at the target level that moves the harness frontier, [0, 1] (below 1 with compare=">")."""
+    min_prompts: int = 4
+    """Groups per check. The window is emptied after every check, passed or not."""
+    reset_to: ResetTo = "zero"
+    """Where u restarts after a harness step: level 0, or the lower end of the window at the target."""
+    count: Count = "frontier"
+    """Which harnesses count as performance: the frontier's, or all that are drawn (inflates the mean)."""
+    compare: Compare = ">"
+    """How a mean passes a threshold: strictly above it (Algorithm 1) or at least equal (RLVE)."""
+    mastered_weight: float = 1.0
+    """Weight of a mastered environment in the draw of environments, (0, 1]; others have 1."""
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for a setting out of range."""
+        _check_choice("reset_to", self.reset_to, get_args(ResetTo))
+        _check_choice("count", self.count, get_args(Count))
+        _check_choice("compare", self.compare, get_args(Compare))
+        _check_real("p_cur", self.p_cur, 0.0, 1.0, open_low=True)
+        _check_real("mastered_weight", self.mastered_weight, 0.0, 1.0, open_low=True)
+        _check_real("alpha", self.alpha, 0.0, math.inf)
+        # No mean is strictly above 1, so such a threshold would freeze the curriculum unnoticed.
+        highest = 0.9999 if self.compare == ">" else 1.0
+        _check_real("tau_scale", self.tau_scale, 0.0, highest)
+        _check_real("tau_harness", self.tau_harness, 0.0, highest)
+        _check_int("window", self.window, 0, np.iinfo(np.int32).max)
+        _check_int("min_prompts", self.min_prompts, 1, MAX_GROUPS // 2)
+
+    def init(self, targets: Any) -> State:
+        """State of E environments at harness 0 and level 0; see `Curriculum.init`."""
+        target = check_targets(targets)
+        zeros = partial(jnp.zeros, target.shape)
+        return State(
+            r=zeros(jnp.int32),
+            u=zeros(jnp.int32),
+            target=jnp.asarray(target),
+            stage=zeros(jnp.int32),
+            count=zeros(jnp.int32),
+            total=zeros(jnp.int32),
+            mastered=zeros(jnp.bool_),
+            prompts=zeros(jnp.int32),
+        )
+
+    def harness_table(self) -> np.ndarray:
+        """f64[5, 5]: row r is D_e(h | r) of Section 4.1; D_e(0 | 0) = 1, which the paper leaves undefined."""
+        h = np.arange(NUM_HARNESS)
+        table = np.eye(NUM_HARNESS)
+        for r in range(1, NUM_HARNESS):
+            # A softmax over h < r, largest logit (h = r - 1) subtracted: a steep alpha cannot give 0 / 0.
+            weight = np.where(h < r, np.exp(-self.alpha * np.maximum(r - 1 - h, 0)), 0.0)
+            table[r] = self.p_cur * table[r] + (1.0 - self.p_cur) * weight / weight.sum()
+        return table
+
+    @partial(jax.jit, static_argnames=("self", "batch"))
+    def sample(self, key: Array, state: State, batch: int) -> Request:
+        """Algorithm 1, lines 6-9: environment, harness, level and seed of `batch` prompts."""
+        k_env, k_harness, k_level, k_seed = jax.random.split(key, 4)
+        env = self._sample_env(k_env, state, batch)
+        r, u = state.r[env], state.u[env]
+        # Inverse distribution function: the harness is the number of bounds passed. The bounds at h >= r are
+        # exactly 1 and never passed, so h <= r whatever the rounding.
+        easier = np.tri(NUM_HARNESS, NUM_HARNESS - 1, -1, dtype=bool)
+        bounds = np.where(easier, np.cumsum(self.harness_table(), axis=1)[:, :-1], 1.0).astype(np.float32)
+        draw = jax.random.uniform(k_harness, (batch, 1), jnp.float32)
+        harness = jnp.sum(draw >= jnp.asarray(bounds)[r], axis=1, dtype=jnp.int32)
+        level = jax.random.randint(k_level, (batch,), self._lower(u), u + 1, jnp.int32)
+        seed = jax.random.bits(k_seed, (batch,), jnp.uint32)
+        return Request(env=env, harness=harness, level=level, seed=seed, stage=state.stage[env])
+
+    @partial(jax.jit, static_argnames=("self",))
+    def update(
+        self, state: State, request: Request, success: Array, reward: Array
+    ) -> tuple[State, dict[str, Array]]:
+        """Algorithm 1, lines 11-17; see `Curriculum.update`. The reward is not used.
+
+        Only groups at the frontier (level u, harness r, current stage) count as performance. Groups drawn
+        before the last promotion are of an older stage and ignored, so late results are harmless.
+
+        Returns:
+            The state, and per environment: harness i32 and level i32 (the frontier after the update),
+            frontier_success f32 (mean over the window, before it is emptied by a check; nan without groups),
+            scale_promoted bool, harness_promoted bool, mastered bool.
+        """
+        check_groups(request, success, reward, MAX_GROUPS - self.min_prompts)
+        env = request.env
+        counts = (request.stage == state.stage[env]) & (request.level == state.u[env])
+        if self.count == "frontier":
+            counts = counts & (request.harness == state.r[env])
+        finished, fresh, gained = sum_by_env(request, success, counts, state.r.shape[0])
+        count, total = state.count + fresh, state.total + gained
+
+        checked = count >= self.min_prompts
+        at_target = state.u == state.target
+        hardest = state.r == HARDEST
+        scale_promoted = checked & ~at_target & self._passes(total, count, self.tau_scale)
+        harness_passed = checked & at_target & self._passes(total, count, self.tau_harness)
+        harness_promoted = harness_passed & ~hardest
+        restart = self._lower(state.target) if self.reset_to == "lower" else jnp.zeros_like(state.u)
+
+        state = state.replace(
+            r=state.r + harness_promoted.astype(jnp.int32),
+            u=jnp.where(harness_promoted, restart, state.u + scale_promoted.astype(jnp.int32)),
+            stage=state.stage + (scale_promoted | harness_promoted).astype(jnp.int32),
+            count=jnp.where(checked, 0, count),
+            total=jnp.where(checked, 0, total),
+            mastered=state.mastered | (harness_passed & hardest),
+            prompts=state.prompts + finished,
+        )
+        metrics = {
+            "harness": state.r,
+            "level": state.u,
+            "frontier_success": mean_success(total, count),
+            "scale_promoted": scale_promoted,
+            "harness_promoted": harness_promoted,
+            "mastered": state.mastered,
+        }
+        return state, metrics
+
+    def _sample_env(self, key: Array, state: State, batch: int) -> Array:
+        num_envs = state.r.shape[0]
+        if self.mastered_weight == 1.0:
+            return jax.random.randint(key, (batch,), 0, num_envs, jnp.int32)
+        bounds = jnp.cumsum(jnp.where(state.mastered, jnp.float32(self.mastered_weight), jnp.float32(1.0)))
+        draw = jax.random.uniform(key, (batch,), jnp.float32) * bounds[-1]
+        env = jnp.searchsorted(bounds, draw, side="right").astype(jnp.int32)
+        return jnp.minimum(env, num_envs - 1)  # rounding may carry a draw to the last bound itself
+
+    def _lower(self, level: Array) -> Array:
+        return jnp.maximum(level - self.window, 0)
+
+    def _passes(self, total: Array, count: Array, threshold: float) -> Array:
+        """bool[E] total / count > threshold (or >=) in whole units: the same on every backend."""
+        above = total - count * round(threshold * UNIT)
+        slack = TOLERANCE * count
+        return above > slack if self.compare == ">" else above >= -slack
+
+
+def _check_choice(field: str, value: Any, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise ValueError(f"{field} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
+
+
+def _check_real(field: str, value: Any, low: float, high: float, open_low: bool = False) -> None:
+    inside = isinstance(value, Real) and not isinstance(value, bool) and low <= value <= high
+    if not inside or math.isinf(value) or (open_low and value == low):
+        left = "(" if open_low else "["
+        right = ")" if math.isinf(high) else "]"
+        raise ValueError(f"{field} must be a number in {left}{low:g}, {high:g}{right}, got {value!r}")
+
+
+def _check_int(field: str, value: Any, low: int, high: int) -> None:
+    if not isinstance(value, Integral) or isinstance(value, bool) or not low <= value <= high:
+        raise ValueError(f"{field} must be an integer in [{low}, {high}], got {value!r}")
+
+
+CURRICULUM = HDC

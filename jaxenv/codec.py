@@ -1,0 +1,176 @@
+"""Answers: from the text of a reply to i32[L] and back, on the host. Nothing a model writes is ever evaluated."""
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+UNREADABLE = np.int32(np.iinfo(np.int32).min)  # fills the action of a reply that could not be read
+BLANK = -1  # an absent place of an answer of variable length
+MAX_REPLY = 100_000  # characters of a reply that are looked at, counted from its end
+MAX_ANSWER = 4_000  # characters between the answer tags; longer answers are unreadable
+_INTEGER = re.compile(r"[+-]?[0-9]{1,9}")
+_ANSWER = re.compile(r"<answer>((?:(?!<answer>).)*?)</answer>", re.DOTALL)
+
+
+class Codec(Protocol):
+    """One answer format. `size` is L; values lie above `UNREADABLE`, `BLANK` marks absent places."""
+
+    size: int
+    instruction: str  # the sentence that ends the prompt
+
+    def parse(self, answer: str) -> np.ndarray | None:
+        """i32[L] for the text between the answer tags, or None if it cannot be read."""
+
+    def format(self, action: np.ndarray) -> str:
+        """The text between the answer tags for a readable i32[L]."""
+
+
+def extract(reply: str) -> str | None:
+    """The text of the last `<answer>...</answer>` or `\\boxed{...}` in a reply, whichever ends later."""
+    reply = reply[-MAX_REPLY:]
+    found = None
+    for match in _ANSWER.finditer(reply):
+        found = (match.end(), match.group(1))
+    start = reply.rfind("\\boxed{")
+    if start >= 0:
+        depth = 0
+        for end in range(start + len("\\boxed"), len(reply)):
+            depth += {"{": 1, "}": -1}.get(reply[end], 0)
+            if depth == 0:
+                if found is None or end > found[0]:
+                    found = (end, reply[start + len("\\boxed{") : end])
+                break
+    if found is None or len(found[1]) > MAX_ANSWER:
+        return None
+    return found[1].strip()
+
+
+def read(codec: Codec, reply: str) -> np.ndarray:
+    """i32[L]: the answer in a reply; all `UNREADABLE` if there is none or it is malformed. Never raises."""
+    answer = extract(reply)
+    action = None if answer is None else codec.parse(answer)
+    return np.full(codec.size, UNREADABLE, np.int32) if action is None else np.asarray(action, np.int32)
+
+
+def write(codec: Codec, action: np.ndarray) -> str:
+    """A whole reply that `read` understands."""
+    return f"<answer>{codec.format(np.asarray(action))}</answer>"
+
+
+def _integers(text: str) -> list[int] | None:
+    """Integers separated by spaces, commas or semicolons, optionally in brackets; None if anything else stands there."""
+    text = text.strip()
+    if text[:1] + text[-1:] in ("()", "[]", "{}"):
+        text = text[1:-1]
+    words = [w for w in re.split(r"[\s,;]+", text) if w]
+    if not words or not all(_INTEGER.fullmatch(w) for w in words):
+        return None
+    return [int(w) for w in words]
+
+
+class Choice:
+    """One of several names, case ignored. Action: i32[1], the index."""
+
+    size = 1
+
+    def __init__(self, names: Sequence[str], aliases: dict[str, str] | None = None):
+        self.names = tuple(names)
+        self._index = {n.lower(): i for i, n in enumerate(self.names)}
+        self._index |= {a.lower(): self._index[n.lower()] for a, n in (aliases or {}).items()}
+        self.instruction = f"Answer with one of {', '.join(self.names)}, like <answer>{self.names[-1]}</answer>"
+
+    def parse(self, answer: str) -> np.ndarray | None:
+        index = self._index.get(answer.strip().strip("[]()\"'.").strip().lower())
+        return None if index is None else np.asarray([index], np.int32)
+
+    def format(self, action: np.ndarray) -> str:
+        return self.names[int(action[0])]
+
+
+class Ints:
+    """Exactly n integers in low .. high. Action: i32[n]."""
+
+    def __init__(self, n: int, low: int, high: int, what: str, example: Sequence[int]):
+        self.size, self.low, self.high = n, low, high
+        self.instruction = f"Answer with {what}, like <answer>{', '.join(map(str, example))}</answer>"
+
+    def parse(self, answer: str) -> np.ndarray | None:
+        values = _integers(answer)
+        if values is None or len(values) != self.size or not all(self.low <= v <= self.high for v in values):
+            return None
+        return np.asarray(values, np.int32)
+
+    def format(self, action: np.ndarray) -> str:
+        return ", ".join(str(int(v)) for v in action)
+
+
+class Grid:
+    """A grid of integers low .. high with at most rows x cols cells, one line a row. Action: i32[rows * cols].
+
+    Cells beyond the written ones are `BLANK`; an answer's shape is thus part of it. Lines of digits written
+    without spaces are read digit by digit where every value has one digit.
+    """
+
+    def __init__(self, rows: int, cols: int, low: int, high: int, what: str, example: str):
+        self.rows, self.cols, self.low, self.high = rows, cols, low, high
+        self.size = rows * cols
+        self.instruction = f"Answer with {what}, like <answer>{example}</answer>"
+
+    def parse(self, answer: str) -> np.ndarray | None:
+        answer = answer.replace("],", "]\n").replace("|", " ")
+        lines = [line.replace("[", " ").replace("]", " ") for line in answer.splitlines()]
+        lines = [line for line in lines if line.strip(" ,;")]
+        if not 1 <= len(lines) <= self.rows:
+            return None
+        out = np.full((self.rows, self.cols), BLANK, np.int32)
+        for i, line in enumerate(lines):
+            line = line.strip(" ,;")
+            digits = 0 <= self.low and self.high <= 9 and line.isascii() and line.isdigit()
+            values = [int(c) for c in line] if digits else _integers(line)
+            if values is None or len(values) > self.cols:
+                return None
+            if not all(self.low <= v <= self.high for v in values):
+                return None
+            out[i, : len(values)] = values
+        return out.reshape(-1)
+
+    def format(self, action: np.ndarray) -> str:
+        rows = np.asarray(action).reshape(self.rows, self.cols)
+        return "\n".join(" ".join(str(int(v)) for v in row if v != BLANK) for row in rows if (row != BLANK).any())
+
+
+class Lists:
+    """A JSON object of named integer lists of at most n entries. Action: i32[len(names) * n], `BLANK` behind each."""
+
+    def __init__(self, names: Sequence[str], n: int, low: int, high: int, example: dict[str, list[int]]):
+        self.names, self.n, self.low, self.high = tuple(names), n, low, high
+        self.size = len(self.names) * n
+        self.instruction = (
+            f"Answer with a JSON object with the keys {', '.join(self.names)}, "
+            f"like <answer>{json.dumps(example)}</answer>"
+        )
+
+    def parse(self, answer: str) -> np.ndarray | None:
+        try:
+            value = json.loads(answer)
+        except (ValueError, RecursionError):  # not JSON, or nested far too deep
+            return None
+        if not isinstance(value, dict) or set(value) != set(self.names):
+            return None
+        out = np.full((len(self.names), self.n), BLANK, np.int32)
+        for i, name in enumerate(self.names):
+            entries = value[name]
+            if not isinstance(entries, list) or len(entries) > self.n:
+                return None
+            for k, v in enumerate(entries):
+                if type(v) is not int or not self.low <= v <= self.high:
+                    return None
+                out[i, k] = v
+        return out.reshape(-1)
+
+    def format(self, action: np.ndarray) -> str:
+        rows = np.asarray(action).reshape(len(self.names), self.n)
+        return json.dumps({name: [int(v) for v in row if v != BLANK] for name, row in zip(self.names, rows)})

@@ -1,0 +1,1 @@
+"""Building blocks of generators: masked choices, paths, trees, graphs. Bounded loops, no rejection."""

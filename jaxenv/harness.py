@@ -1,0 +1,67 @@
+"""Textual harnesses (paper Section 4.1 and Table 7): which of four helping texts a prompt shows.
+
+H0 shows all four, each further level takes one away, H4 shows none: only the task and the picture.
+"""
+
+from typing import Literal
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxenv import text
+from jaxenv.core import Env
+
+PARTS = ("text_obs", "text_state", "hint", "rule")
+LEVELS = np.asarray([[level <= k for k in range(4)] for level in range(5)])  # bool[5, 4]: H0 .. H4
+Modality = Literal["picture", "symbolic"]
+
+
+def flags(level: Array) -> Array:
+    """bool[..., 4]: the parts shown at (traced) harness levels i32[...], in the order of `PARTS`."""
+    return jnp.asarray(LEVELS)[level]
+
+
+def only(*parts: str) -> np.ndarray:
+    """bool[4] for any subset of the parts by name (the paper's Table 2 shows each one alone)."""
+    unknown = set(parts) - set(PARTS)
+    if unknown:
+        raise ValueError(f"unknown harness parts {sorted(unknown)}; the parts are {PARTS}")
+    return np.asarray([p in parts for p in PARTS])
+
+
+def prompt(env: Env, state, shown: Array, modality: Modality = "picture") -> Array:
+    """u8[P]: the prompt of one state, zeros behind; `shown` is bool[4] and may be traced.
+
+    In the text-symbolic modality the observation is always shown (it stands for the picture); nothing else changes.
+    """
+    show_obs, show_state, show_hint, show_rule = (shown[k] for k in range(4))
+    if modality == "symbolic":
+        show_obs = jnp.bool_(True)
+    rules = text.join(text.lit("Rules: "), text.lit(env.rules))
+    limit = text.lit("\n")
+    if env.horizon > 1:
+        limit = text.join(
+            text.lit(" The episode ends after "), text.num(env.limit(state), 3), text.lit(" actions.\n")
+        )
+    sections = [
+        (True, text.join(env.text_question(state), text.lit("\n"))),
+        (show_rule, rules),
+        (show_rule, limit),
+        (show_hint, text.lit("Hint: ")),
+        (show_hint, text.join(env.text_hint(state), text.lit("\n"))),
+        (show_state, text.lit("State: ")),
+        (show_state, text.join(env.text_state(state), text.lit("\n"))),
+        (show_obs, text.lit("Observation:\n")),
+        (show_obs, text.join(env.text_obs(state), text.lit("\n"))),
+        (True, text.lit(env.answer.instruction)),
+    ]
+    width = sum(part.shape[0] for _, part in sections)
+    parts = []
+    for show, part in sections:
+        closed, length = text.close(part)
+        if show is not True:  # hidden: no bytes at all, so that the tail of a wider section cannot show through
+            closed = jnp.where(show, closed, jnp.uint8(0))
+            length = jnp.where(show, jnp.int32(length), 0)
+        parts.append((closed, length))
+    return text.concatenate(parts, width)

@@ -1,0 +1,1 @@
+"""Building blocks of oracles: distance fields, traversals, determinants. Jittable, bounded."""
