@@ -1,8 +1,9 @@
-"""Qwen3-VL in Flax NNX: one architecture from a `nano` model trained from scratch to the published 2B, 4B and 8B.
+"""Qwen3-VL in Flax NNX: one architecture from a `nano` model to the published 2B, 4B and 8B.
 
-The prompt (pictures and text) is read once by `prefill`; any number of continuations then share its keys and values
-in `extend`, which serves token-by-token sampling and the teacher-forced loss alike. Module attributes carry the names
-of the Hugging Face state dict (`agents/hf.py`), and outputs agree with `transformers` (`tests/parity`).
+The prompt (pictures and text) is read once by `prefill`; any number of continuations then share its keys and
+values in `extend`, which serves token-by-token sampling and the teacher-forced loss alike. Module attributes
+carry the names of the Hugging Face state dict (`agents/hf.py`), and outputs agree with `transformers`
+(`tests/parity`).
 
 Source: Qwen3-VL as published in Hugging Face `transformers` 5.24 (`models/qwen3_vl`).
 """
@@ -35,7 +36,7 @@ def _require_positive(config) -> None:
 
 
 def _mrope_axes(section: tuple[int, int, int]) -> np.ndarray:
-    """i64[sum of section]: the axis (0 time, 1 row, 2 col) whose position turns each frequency, interleaved."""
+    """i64[sum of section]: the axis (0 time, 1 row, 2 col) that turns each frequency, interleaved."""
     axes = np.zeros(sum(section), np.int64)
     for axis in (1, 2):
         axes[axis : 3 * section[axis] : 3] = axis
@@ -46,8 +47,9 @@ def _mrope_axes(section: tuple[int, int, int]) -> np.ndarray:
 class VisionConfig:
     """Vision transformer; its output width is the text model's `hidden`.
 
-    `positions` is the size of the learned position table, a square grid that is interpolated to the picture's grid.
-    `deepstack` lists the blocks whose output feeds the first decoder layers, one block per decoder layer.
+    `positions` is the size of the learned position table, a square grid that is interpolated to the picture's
+    grid. `deepstack` lists the blocks whose output feeds the first decoder layers, one block per decoder
+    layer.
     """
 
     depth: int
@@ -87,7 +89,7 @@ class VisionConfig:
         return CHANNELS * self.temporal_patch * self.patch**2
 
     def merged(self, grid: tuple[int, int]) -> tuple[int, int]:
-        """Rows and columns of image tokens for a `grid` of patches. Raises ValueError if it does not divide."""
+        """(rows, cols) of image tokens for a `grid` of patches. Raises ValueError if it does not divide."""
         rows, cols = grid
         _require(
             rows > 0 and cols > 0 and rows % self.merge == 0 and cols % self.merge == 0,
@@ -98,7 +100,7 @@ class VisionConfig:
 
 @dataclass(frozen=True)
 class TextConfig:
-    """Decoder. `mrope_section` counts the rotary frequencies that follow time, row and column; sums to head_dim/2."""
+    """Decoder. `mrope_section` counts the rotary frequencies that follow time, row and column."""
 
     vocab: int
     hidden: int
@@ -121,18 +123,18 @@ class TextConfig:
         _require(self.head_dim % 2 == 0, f"head_dim {self.head_dim} must be even")
         _require(
             len(self.mrope_section) == 3 and sum(self.mrope_section) == self.head_dim // 2,
-            f"mrope_section {self.mrope_section} must be three counts that sum to {self.head_dim // 2} (head_dim/2)",
+            f"mrope_section {self.mrope_section} must be three counts that sum to head_dim/2 = {self.head_dim // 2}",
         )
         _require(
             tuple(np.bincount(_mrope_axes(self.mrope_section), minlength=3)) == tuple(self.mrope_section),
-            f"mrope_section {self.mrope_section} cannot be interleaved: row and column counts exceed the time count",
+            f"mrope_section {self.mrope_section} cannot be interleaved: too few frequencies for time",
         )
 
 
 @dataclass(frozen=True)
 class Config:
-    """The whole model. `dtype` is what it computes in, `param_dtype` what it stores; `remat` recomputes each layer's
-    activations in the backward pass. Hashable, so it can be a static argument of `jax.jit`."""
+    """The whole model. `dtype` is what it computes in, `param_dtype` what it stores; `remat` recomputes each
+    layer's     activations in the backward pass. Hashable, so it can be a static argument of `jax.jit`."""
 
     text: TextConfig
     vision: VisionConfig
@@ -156,7 +158,7 @@ class Config:
         _require(
             len({self.image_token, self.vision_start, self.vision_end, self.eos, self.video_token}) == 5
             and self.pad != self.image_token,
-            "image_token, vision_start, vision_end, eos and video_token must differ, and pad from image_token",
+            "image_token, vision_start, vision_end, eos and video_token must differ, pad from image_token",
         )
         _require(
             len(self.vision.deepstack) < self.text.layers,
@@ -200,8 +202,8 @@ def nano(
         positions=positions,
     )
     return Config(
-        text, vision, image_token=image_token, vision_start=vision_start, vision_end=vision_end, pad=pad, eos=eos,
-        **overrides,
+        text, vision, image_token=image_token, vision_start=vision_start, vision_end=vision_end, pad=pad,
+        eos=eos, **overrides,
     )  # fmt: skip
 
 
@@ -235,7 +237,7 @@ QWEN3_VL_8B = _published(
 
 
 def _block_order(grid: tuple[int, int], merge: int) -> tuple[np.ndarray, np.ndarray]:
-    """(row, col) of every patch, i64[N] each, in merge-block order: the merge x merge patches of a token adjoin."""
+    """(row, col), i64[N] each, of the patches in merge-block order: those of one token adjoin."""
     rows, cols = grid
     shape = (rows // merge, cols // merge, merge, merge)
     row = np.arange(rows).reshape(rows // merge, 1, merge, 1)
@@ -244,7 +246,7 @@ def _block_order(grid: tuple[int, int], merge: int) -> tuple[np.ndarray, np.ndar
 
 
 def _position_taps(grid: tuple[int, int], config: VisionConfig) -> tuple[np.ndarray, np.ndarray]:
-    """Bilinear taps (corners aligned) into the square position table: indices i64[4, N] and weights f32[4, N]."""
+    """Bilinear taps, corners aligned, into the position table: indices i64[4, N], weights f32[4, N]."""
     side = round(config.positions**0.5)
     axes = []
     for coordinate, length in zip(_block_order(grid, config.merge), grid, strict=True):
@@ -258,7 +260,7 @@ def _position_taps(grid: tuple[int, int], config: VisionConfig) -> tuple[np.ndar
 
 
 def _vision_rope(grid: tuple[int, int], config: VisionConfig) -> tuple[np.ndarray, np.ndarray]:
-    """cos and sin f32[1, N, head_dim/2]: the first half of the frequencies turns with the row, the rest with the col."""
+    """cos and sin f32[1, N, head_dim/2]: half of the frequencies turn with the row, half with the col."""
     half = config.head_dim // 2
     inverse = VISION_THETA ** (-np.arange(0, half, 2) / half)
     angles = np.concatenate([x[:, None] * inverse for x in _block_order(grid, config.merge)], axis=1)[None]
@@ -268,8 +270,8 @@ def _vision_rope(grid: tuple[int, int], config: VisionConfig) -> tuple[np.ndarra
 def patchify(images: Array, config: Config) -> Array:
     """Normalised patches f32[..., N, C*T*P*P] of pictures u8[..., H, W, 3], in merge-block order.
 
-    Values are (x/255 - 0.5)/0.5, a still picture fills every temporal slot. Equal to the Hugging Face image processor
-    when it does not resize. Raises ValueError if H or W is not a multiple of patch * merge.
+    Values are (x/255 - 0.5)/0.5, a still picture fills every temporal slot. Equal to the Hugging Face image
+    processor when it does not resize. Raises ValueError if H or W is not a multiple of patch * merge.
     """
     vision = config.vision
     patch, merge = vision.patch, vision.merge
@@ -310,11 +312,11 @@ def _rotate(x: Array, rope: tuple[Array, Array]) -> Array:
 def rope_positions(
     tokens: Array, lengths: Array, grid: tuple[int, int] | None, config: Config
 ) -> tuple[Array, Array]:
-    """M-RoPE positions i32[3, B, P] (time, row, col) of right-padded prompts i32[B, P], and the next one i32[B].
+    """M-RoPE positions i32[3, B, P] (time, row, col) of right-padded prompts, and the next one i32[B].
 
-    Text advances all three together. A picture that starts at p keeps time p and has row p + r and col p + c; what
-    follows starts at p + max(rows, cols) of its token grid. `grid` is in patches, the same for every picture; with
-    None every token counts as text. Positions beyond `lengths` mean nothing.
+    Text advances all three together. A picture that starts at p keeps time p and has row p + r and col p + c;
+    what follows starts at p + max(rows, cols) of its token grid. `grid` is in patches, the same for every
+    picture; with None every token counts as text. Positions beyond `lengths` mean nothing.
     """
     index = jnp.arange(tokens.shape[1], dtype=jnp.int32)[None]
     if grid is None:
@@ -337,14 +339,15 @@ def rope_positions(
 
 
 def _attend(q: Array, k: Array, v: Array, mask: Array | None) -> Array:
-    """Grouped-query attention [B, Q, H*d] of q [B, Q, H, d] over k, v [B, K, KV, d]; mask bool[B or 1, Q, K]."""
+    """Grouped-query attention [B, Q, H*d] of q [B, Q, H, d] over k, v [B, K, KV, d], mask bool[B|1, Q, K]."""
     batch, length, heads, size = q.shape
     kv_heads = k.shape[2]
     q = q.reshape(batch, length, kv_heads, heads // kv_heads, size)
     scores = jnp.einsum("bqkgd,bpkd->bkqgp", q, k, preferred_element_type=jnp.float32) * size**-0.5
     if mask is not None:
         scores = jnp.where(mask[:, None, :, None, :], scores, -jnp.inf)
-    # The shift cancels in value and gradient; dividing after the product costs d instead of K divisions a query.
+    # The shift cancels in value and gradient; dividing after the product costs d instead of K divisions a
+    # query.
     shift = jax.lax.stop_gradient(jnp.max(scores, axis=-1, keepdims=True))
     weights = jnp.exp(scores - shift)
     total = jnp.sum(weights, axis=-1)
@@ -358,9 +361,9 @@ def _attend_shared(
 ) -> Array:
     """Attention [B, S, T, H*d] of S continuations over one shared prefix and the keys of their own.
 
-    q [B, S, T, H, d]; prefix k, v [B, P, KV, d] with mask bool[B, P]; own k, v [B, S, C, KV, d] with mask bool[T, C].
-    One softmax runs over both. The prefix is never repeated: the S*T*G queries of a prompt and kv head are the rows
-    of a single matmul.
+    q [B, S, T, H, d]; prefix k, v [B, P, KV, d] with mask bool[B, P]; own k, v [B, S, C, KV, d] with mask
+    bool[T, C]. One softmax runs over both. The prefix is never repeated: the S*T*G queries of a prompt and kv
+    head are the rows of a single matmul.
     """
     batch, samples, length, heads, size = q.shape
     kv_heads = own[0].shape[3]
@@ -487,7 +490,7 @@ class VisionModel(nnx.Module):
         )
 
     def __call__(self, patches: Array, grid: tuple[int, int]) -> tuple[Array, list[Array]]:
-        """Image tokens [M, N', D] and DeepStack features, each [M, N', D], of M pictures' patches f32[M, N, patch_dim]."""
+        """Image tokens and DeepStack features, each [M, N/merge^2, D], of patches f32[M, N, patch_dim]."""
         vision = self.config.vision
         indices, weights = _position_taps(grid, vision)
         positions = jnp.sum(self.pos_embed(indices) * weights[..., None].astype(self.config.dtype), axis=0)
@@ -534,7 +537,7 @@ class DecoderLayer(nnx.Module):
         self.mlp = MLP(config, rngs)
 
     def project(self, x: Array, rope: tuple[Array, Array]) -> tuple[Array, Array, Array]:
-        """Rotated queries [..., H, d] and keys [..., KV, d], and values [..., KV, d], of hidden states x[..., D]."""
+        """Rotated queries [..., H, d] and keys [..., KV, d], and values [..., KV, d], of x[..., D]."""
         attn = self.self_attn
         x = self.input_layernorm(x)
         q, k, v = (
@@ -557,14 +560,8 @@ class LanguageModel(nnx.Module):
 
 
 def _take_rows(x: Array, rows: Array) -> Array:
-    """x[b, rows[b, i]] for x [B, N, ...] and rows i32[B, R]: NaN where a row is N or beyond.
-
-    As one gather of whole rows, whose gradient is many times faster on CPU than that of `jnp.take_along_axis`.
-    """
-    batch, count = x.shape[:2]
-    first = jnp.arange(batch, dtype=jnp.int32)[:, None] * count
-    flat = jnp.where(rows < count, rows + first, batch * count)
-    return jnp.take(x.reshape(batch * count, *x.shape[2:]), flat, axis=0, mode="fill")
+    """x[b, rows[b, i]] for x [B, N, ...] and rows i32[B, R]; NaN where a row is N or beyond."""
+    return jnp.take_along_axis(x, rows.reshape(rows.shape + (1,) * (x.ndim - 2)), axis=1, mode="fill")
 
 
 def _maybe_remat(config: Config, function):
@@ -614,8 +611,8 @@ class Qwen3VL(nnx.Module):
     def encode_images(self, patches: Array, grid: tuple[int, int]) -> tuple[Array, list[Array]]:
         """Image tokens and DeepStack features, each [B, I, N/merge^2, D], of patches f32[B, I, N, patch_dim].
 
-        `grid` (rows, cols) in patches is static and the same for every picture. A picture attends to itself only.
-        Raises ValueError if the grid disagrees with N or cannot be merged.
+        `grid` (rows, cols) in patches is static and the same for every picture. A picture attends to itself
+        only. Raises ValueError if the grid disagrees with N or cannot be merged.
         """
         batch, pictures, count, size = patches.shape
         self.config.vision.merged(grid)
@@ -639,21 +636,22 @@ class Qwen3VL(nnx.Module):
     ) -> Prefix:
         """Reads prompts i32[B, P], right-padded, of which i32[B] positions count.
 
-        `patches` f32[B, I, N, patch_dim] are the pictures in the order of their placeholders, `grid` their static
-        (rows, cols) in patches; None for text alone. A picture's placeholder stands in `tokens` once for each image
-        token, N/merge^2 times. A prompt may hold fewer than I pictures; one with more placeholders than pictures
-        gives NaN.
+        `patches` f32[B, I, N, patch_dim] are the pictures in the order of their placeholders, `grid` their
+        static (rows, cols) in patches; None for text alone. A picture's placeholder stands in `tokens` once
+        for each image token, N/merge^2 times. A prompt may hold fewer than I pictures; one with more
+        placeholders than pictures gives NaN.
         """
         last = jnp.maximum(lengths - 1, 0)
         hidden, k, v, next_position = self._read(tokens, lengths, patches, grid, last)
         return Prefix(k, v, lengths, next_position, hidden[:, 0])
 
     def extend(self, prefix: Prefix, cache: Cache, tokens: Array, start: Array | int) -> tuple[Array, Cache]:
-        """Final-normed hidden states [B, S, T, D] of the next T tokens of S continuations i32[B, S, T] a prompt.
+        """Final-normed hidden states [B, S, T, D] of the next T tokens i32[B, S, T] of S continuations.
 
-        `start` (i32 scalar, may be traced) tokens are in the cache already and these are written behind them; the
-        caller keeps start + T within the cache's capacity. Every token is read as text. The same call samples (T = 1,
-        repeatedly) and scores whole answers (start = 0); it is differentiable in the prefix too.
+        `start` (i32 scalar, may be traced) tokens are in the cache already and these are written behind them;
+        the caller keeps start + T within the cache's capacity. Every token is read as text. The same call
+        samples (T = 1, repeatedly) and scores whole answers (start = 0); it is differentiable in the prefix
+        too.
         """
         length = tokens.shape[2]
         offset = jnp.asarray(start, jnp.int32) + jnp.arange(length, dtype=jnp.int32)
@@ -688,7 +686,7 @@ class Qwen3VL(nnx.Module):
         return jnp.einsum("...d,dv->...v", hidden, head, preferred_element_type=jnp.float32)
 
     def _read(self, tokens, lengths, patches, grid, last):
-        """Hidden states, keys, values and next positions of prompts; with `last` i32[B] the hidden state there only."""
+        """Hidden states (with `last` i32[B] those there only), keys, values and next positions of prompts."""
         language, config = self.language_model, self.config
         _require((patches is None) == (grid is None), "patches and grid go together")
         positions, next_position = rope_positions(tokens, lengths, grid, config)
@@ -717,7 +715,8 @@ class Qwen3VL(nnx.Module):
             q, k, v = layer.project(x, rope)
             mask = causal
             if only_last:
-                # Nothing reads the last layer's output elsewhere: its attention and MLP run at one position a prompt.
+                # Nothing reads the last layer's output elsewhere: its attention and MLP run at one position a
+                # prompt.
                 x, q = _take_rows(x, last[:, None]), _take_rows(q, last[:, None])
                 mask = (index[None] <= last[:, None])[:, None]
             return layer.mix(x, _attend(q, k, v, mask)), k, v

@@ -24,6 +24,7 @@ from curriculum.base import (
     check_groups,
     check_targets,
     mean_success,
+    pick,
     sum_by_env,
 )
 
@@ -128,16 +129,17 @@ class HDC:
     @partial(jax.jit, static_argnames=("self", "batch"))
     def sample(self, key: Array, state: State, batch: int) -> Request:
         """Algorithm 1, lines 6-9: environment, harness, level and seed of `batch` prompts."""
-        k_env, k_harness, k_level, k_seed = jax.random.split(key, 4)
-        env = self._sample_env(k_env, state, batch)
+        k_draw, k_seed = jax.random.split(key)
+        draw_env, draw_harness, draw_level = jax.random.uniform(k_draw, (3, batch), jnp.float32)
+        env = self._pick_env(draw_env, state)
         r, u = state.r[env], state.u[env]
         # Inverse distribution function: the harness is the number of bounds passed. The bounds at h >= r are
         # exactly 1 and never passed, so h <= r whatever the rounding.
         easier = np.tri(NUM_HARNESS, NUM_HARNESS - 1, -1, dtype=bool)
         bounds = np.where(easier, np.cumsum(self.harness_table(), axis=1)[:, :-1], 1.0).astype(np.float32)
-        draw = jax.random.uniform(k_harness, (batch, 1), jnp.float32)
-        harness = jnp.sum(draw >= jnp.asarray(bounds)[r], axis=1, dtype=jnp.int32)
-        level = jax.random.randint(k_level, (batch,), self._lower(u), u + 1, jnp.int32)
+        harness = jnp.sum(draw_harness[:, None] >= jnp.asarray(bounds)[r], axis=1, dtype=jnp.int32)
+        lower = self._lower(u)
+        level = lower + pick(draw_level, u - lower + 1)
         seed = jax.random.bits(k_seed, (batch,), jnp.uint32)
         return Request(env=env, harness=harness, level=level, seed=seed, stage=state.stage[env])
 
@@ -190,13 +192,12 @@ class HDC:
         }
         return state, metrics
 
-    def _sample_env(self, key: Array, state: State, batch: int) -> Array:
+    def _pick_env(self, draw: Array, state: State) -> Array:
         num_envs = state.r.shape[0]
         if self.mastered_weight == 1.0:
-            return jax.random.randint(key, (batch,), 0, num_envs, jnp.int32)
+            return pick(draw, num_envs)
         bounds = jnp.cumsum(jnp.where(state.mastered, jnp.float32(self.mastered_weight), jnp.float32(1.0)))
-        draw = jax.random.uniform(key, (batch,), jnp.float32) * bounds[-1]
-        env = jnp.searchsorted(bounds, draw, side="right").astype(jnp.int32)
+        env = jnp.searchsorted(bounds, draw * bounds[-1], side="right").astype(jnp.int32)
         return jnp.minimum(env, num_envs - 1)  # rounding may carry a draw to the last bound itself
 
     def _lower(self, level: Array) -> Array:

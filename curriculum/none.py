@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from flax import struct
 from jax import Array
 
-from curriculum.base import NUM_HARNESS, Request, check_groups, check_targets, mean_success, sum_by_env
+from curriculum.base import NUM_HARNESS, Request, check_groups, check_targets, mean_success, pick, sum_by_env
 
 BaseScale = Literal["uniform", "target"]
 
@@ -43,11 +43,12 @@ class NoCurriculum:
     @partial(jax.jit, static_argnames=("self", "batch"))
     def sample(self, key: Array, state: State, batch: int) -> Request:
         """`batch` prompts of environments drawn uniformly, all of stage 0."""
-        k_env, k_level, k_seed = jax.random.split(key, 3)
-        env = jax.random.randint(k_env, (batch,), 0, state.target.shape[0], jnp.int32)
+        k_draw, k_seed = jax.random.split(key)
+        draw_env, draw_level = jax.random.uniform(k_draw, (2, batch), jnp.float32)
+        env = pick(draw_env, state.target.shape[0])
         level = state.target[env]
         if self.base_scale == "uniform":
-            level = jax.random.randint(k_level, (batch,), 0, level + 1, jnp.int32)
+            level = pick(draw_level, level + 1)
         return Request(
             env=env,
             harness=jnp.full((batch,), NUM_HARNESS - 1, jnp.int32),

@@ -1,6 +1,5 @@
 """What must hold for every environment, over all ids and all levels."""
 
-import hashlib
 import json
 import random
 from pathlib import Path
@@ -9,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tour import KEYS, look, tour
+from tour import KEYS, golden, look, tour
 
 import jaxenv
 from jaxenv import codec, episode, harness
@@ -42,9 +41,7 @@ def test_useless_policies_do_not_earn_full_reward(env_id):
         moved = jax.jit(jax.vmap(lambda k, e, a: episode.advance(t.env, k, e, a)))(keys, states, shifted)
         if t.env.horizon == 1:
             earned = np.asarray(moved.ret >= SUCCESS)
-            same = (answers == shifted).all(axis=1)
             assert earned.mean() <= 0.8, f"level {level}: another instance's answer is right too often"
-            assert earned[same].mean() > 0 if same.any() and same.all() else True
 
 
 @every_env
@@ -89,7 +86,9 @@ def test_terminal_states_absorb(env_id):
     rows = end.done
     assert (after.reward[rows] == 0).all()
     jax.tree.map(
-        lambda a, b: np.testing.assert_array_equal(a[rows], b[rows]), end.replace(reward=0), after.replace(reward=0)
+        lambda a, b: np.testing.assert_array_equal(a[rows], b[rows]),
+        end.replace(reward=end.t),
+        after.replace(reward=after.t),
     )
 
 
@@ -189,14 +188,7 @@ def test_any_action_is_survived(env_id):
 @every_env
 def test_goldens(env_id):
     """One picture, prompt and answer per environment; `make goldens` rewrites them, a reviewed act."""
-    t = tour(env_id)
-    i = len(t.level) // 2
-    parts = {
-        "picture": hashlib.sha256(t.seen["picture"][i].tobytes()).hexdigest()[:16],
-        "prompt": hashlib.sha256(t.seen["prompts"][i, 0].tobytes()).hexdigest()[:16],
-        "action": hashlib.sha256(t.seen["action"][i].tobytes()).hexdigest()[:16],
-    }
-    assert json.loads(GOLDENS.read_text())[env_id] == parts
+    assert json.loads(GOLDENS.read_text())[env_id] == golden(tour(env_id))
 
 
 @every_env

@@ -5,6 +5,7 @@ import math
 import random
 from collections import deque
 from fractions import Fraction
+from functools import partial
 
 import flax.serialization
 import jax
@@ -18,6 +19,7 @@ from curriculum.hdc import HDC
 from curriculum.none import NoCurriculum
 
 TARGETS = np.array([3, 2, 0, 1, 4])
+MANY = 20_000  # prompts, where frequencies are looked at
 MODES = pytest.mark.parametrize("compare", [">", ">="])
 
 
@@ -72,12 +74,12 @@ def test_harness_distribution_by_hand():
     np.testing.assert_allclose(HDC(alpha=1e6).harness_table()[4], [0, 0, 0, 0.3, 0.7])
 
 
-@pytest.mark.parametrize("config", [HDC(), HDC(p_cur=0.4, alpha=0.3), HDC(p_cur=1.0)], ids=str)
+@pytest.mark.parametrize("config", [HDC(), HDC(p_cur=0.4, alpha=0.3)], ids=["default", "flat"])
 def test_harness_frequencies(config):
     table = config.harness_table()
     np.testing.assert_allclose(table.sum(axis=1), 1.0, rtol=0, atol=1e-12)
     state = config.init([2] * 5).replace(r=jnp.arange(5, dtype=jnp.int32))
-    request = config.sample(jax.random.key(3), state, 40_000)
+    request = config.sample(jax.random.key(3), state, MANY)
     env, harness = np.asarray(request.env), np.asarray(request.harness)
     for r in range(5):
         seen = np.bincount(harness[env == r], minlength=5)
@@ -88,33 +90,33 @@ def test_harness_frequencies(config):
         assert chi2 < 30  # at most 4 degrees of freedom: 5e-6
 
 
-@pytest.mark.parametrize("window", [0, 1, 3, 1000])
+@pytest.mark.parametrize("window", [0, 1, 1000])
 def test_levels_uniform_in_window(window):
     config = HDC(window=window)
-    state = config.init([9] * 6).replace(u=jnp.arange(6, dtype=jnp.int32))
-    request = config.sample(jax.random.key(1), state, 12_000)
+    state = config.init([9] * 5).replace(u=jnp.arange(5, dtype=jnp.int32))
+    request = config.sample(jax.random.key(1), state, MANY)
     env, level = np.asarray(request.env), np.asarray(request.level)
-    assert abs(np.bincount(env, minlength=6) - 2000).max() < 250  # environments are uniform
-    for u in range(6):
+    assert abs(np.bincount(env, minlength=5) / (MANY / 5) - 1).max() < 0.06  # environments are uniform
+    for u in range(5):
         lower = max(0, u - window)
         seen = np.bincount(level[env == u], minlength=u + 1)
         assert seen[:lower].sum() == 0 and len(seen) == u + 1
         share = seen[lower:] / seen.sum()
-        assert abs(share * (u - lower + 1) - 1).max() < 0.25
+        assert abs(share * (u - lower + 1) - 1).max() < 0.15
 
 
 def test_request_types_and_seeds():
     config = HDC()
     state = at(config.init(TARGETS), 2, 0)
-    request = config.sample(jax.random.key(0), state, 500)
+    request = config.sample(jax.random.key(0), state, MANY)
     for field in dataclasses.fields(Request):
         value = getattr(request, field.name)
-        assert value.shape == (500,) and not value.weak_type
+        assert value.shape == (MANY,) and not value.weak_type
         assert value.dtype == (jnp.uint32 if field.name == "seed" else jnp.int32)
     assert (request.stage == 7).all()
-    assert len(np.unique(request.seed)) == 500
-    same(request, config.sample(jax.random.key(0), state, 500))
-    other = config.sample(jax.random.key(1), state, 500)
+    assert len(np.unique(request.seed)) >= MANY - 3
+    same(request, config.sample(jax.random.key(0), state, MANY))
+    other = config.sample(jax.random.key(1), state, MANY)
     for name in ("env", "harness", "seed"):
         assert (getattr(other, name) != getattr(request, name)).any()
 
@@ -271,29 +273,22 @@ def test_groups_without_result_and_padding_are_ignored():
 
 def test_order_in_a_batch_does_not_matter():
     rng = np.random.default_rng(0)
-    config = HDC(min_prompts=5, tau_scale=0.5)
+    config = HDC(min_prompts=15, tau_scale=0.5)
     state = config.init([2] * 7)
-    request = config.sample(jax.random.key(5), state, 128)
-    success = jnp.asarray(
-        rng.random(128), jnp.float32
-    )  # shaped returns: float sums would depend on the order
-    expected = config.update(state, request, success, success)
+    request = rows(rng.integers(0, 7, 128), 0, 0, 0)
+    success = rng.random(128, np.float32)  # shaped returns: a float sum would depend on the order
+    expected = feed(config, state, request, success)
     assert expected[1]["scale_promoted"].any() and not expected[1]["scale_promoted"].all()
+    assert expected[0].total.any()
     for _ in range(20):
         order = rng.permutation(128)
         shuffled = jax.tree.map(lambda x, order=order: x[order], request)
-        same(config.update(state, shuffled, success[order], success[order]), expected)
-
-
-def test_splitting_a_batch_adds_up():
-    """Below a check, two updates hold what one update with both batches holds."""
-    config = HDC(min_prompts=100)
-    state = config.init([2] * 7)
-    request = config.sample(jax.random.key(5), state, 64)
-    success = jax.random.uniform(jax.random.key(6), (64,), jnp.float32)
-    whole, _ = feed(config, state, request, success)
-    half, _ = feed(config, state, jax.tree.map(lambda x: x[:32], request), success[:32])
-    half, _ = feed(config, half, jax.tree.map(lambda x: x[32:], request), success[32:])
+        same(feed(config, state, shuffled, success[order]), expected)
+    # Below a check, two updates hold what one update with both halves holds.
+    waiting = HDC(min_prompts=1000)
+    whole, _ = feed(waiting, state, request, success)
+    half, _ = feed(waiting, state, jax.tree.map(lambda x: x[:64], request), success[:64])
+    half, _ = feed(waiting, half, jax.tree.map(lambda x: x[64:], request), success[64:])
     same(whole, half)
 
 
@@ -337,8 +332,9 @@ class Twin:
         self, targets, window, tau_scale, tau_harness, min_prompts, inclusive, any_harness, to_lower
     ):
         self.window, self.min_prompts = window, min_prompts
-        self.tau_scale, self.tau_harness = Fraction(tau_scale), Fraction(tau_harness)
+        self.tau_scale, self.tau_harness = tau_scale, tau_harness
         self.inclusive, self.any_harness, self.to_lower = inclusive, any_harness, to_lower
+        self.ties = 0  # checks that met their threshold exactly
         self.envs = [
             {"r": 0, "u": 0, "target": int(t), "moves": 0, "results": [], "mastered": False} for t in targets
         ]
@@ -354,6 +350,7 @@ class Twin:
         return 0 <= h <= env["r"] and s in range(self.lower(env["u"]), env["u"] + 1)
 
     def exceeds(self, p, tau):
+        self.ties += p == tau
         return p >= tau if self.inclusive else p > tau
 
     def update(self, groups):
@@ -389,17 +386,18 @@ SETTINGS = {
 }
 
 
-@pytest.mark.parametrize("name", SETTINGS)
 @pytest.mark.parametrize("size", [10, 16])
+@pytest.mark.parametrize("name", SETTINGS)
 def test_agrees_with_algorithm_1(name, size):
     config = SETTINGS[name]
     rng = random.Random(f"{name}{size}")
-    as_fraction = {0.75: "3/4", 0.9: "9/10", 0.5: "1/2", 0.6: "3/5", 0.3: "3/10", 0.7: "7/10"}
+    tau_scale = Fraction(config.tau_scale).limit_denominator(20)
+    tau_harness = Fraction(config.tau_harness).limit_denominator(20)
     twin = Twin(
         TARGETS,
         config.window,
-        as_fraction[config.tau_scale],
-        as_fraction[config.tau_harness],
+        tau_scale,
+        tau_harness,
         config.min_prompts,
         inclusive=config.compare == ">=",
         any_harness=config.count == "any_harness",
@@ -407,16 +405,15 @@ def test_agrees_with_algorithm_1(name, size):
     )
     state = config.init(TARGETS)
     in_flight = deque()
-    late, ties = 0, 0
+    late = 0
     for step, key in enumerate(jax.random.split(jax.random.key(11), 250)):
         request = jax.device_get(config.sample(key, state, 24))
         drawn = list(zip(request.env.tolist(), request.harness.tolist(), request.level.tolist(), strict=True))
         assert all(twin.may_draw(*row) for row in drawn)
         tags = [twin.tag(e) for e, _, _ in drawn]
-        # Each group has its own, mostly high, chance of success; results come back up to several updates late.
-        wins = [
-            sum(rng.random() < chance for _ in range(size)) for chance in rng.choices([0.6, 0.8, 0.97], k=24)
-        ]
+        # Some updates are easy, some hard and some close to a threshold; results come back out of order.
+        chance = rng.choice([0.2, float(tau_scale), float(tau_harness), 0.97, 0.97])
+        wins = [sum(rng.random() < chance for _ in range(size)) for _ in drawn]
         in_flight.append((request, drawn, tags, wins))
         if step % 3 == 0:
             continue
@@ -425,41 +422,46 @@ def test_agrees_with_algorithm_1(name, size):
             late += sum(tag != twin.tag(e) for (e, _, _), tag in zip(drawn, tags, strict=True))
             results = [Fraction(k, size) for k in wins]
             twin.update([(*row, tag, k) for row, tag, k in zip(drawn, tags, results, strict=True)])
-            state, metrics = feed(config, state, request, np.float32(wins) / np.float32(size))
+            state, _ = feed(config, state, request, np.float32(wins) / np.float32(size))
             now = jax.device_get(state)
-            for field, values in (
-                ("r", now.r),
-                ("u", now.u),
-                ("moves", now.stage),
-                ("mastered", now.mastered),
-            ):
+            pairs = {"r": now.r, "u": now.u, "moves": now.stage, "mastered": now.mastered}
+            for field, values in pairs.items():
                 assert values.tolist() == [env[field] for env in twin.envs], (step, field)
             assert now.count.tolist() == [len(env["results"]) for env in twin.envs]
-            checked = (now.count == 0) & np.isfinite(metrics["frontier_success"])
-            ties += int(np.isclose(np.asarray(metrics["frontier_success"]), config.tau_scale)[checked].sum())
-    assert late > 50 and now.r.max() >= 3 and now.stage.min() >= 1
-    if config.min_prompts <= 4 and size == 16:
-        assert ties > 0  # the stream meets its threshold exactly now and then
+    assert late > 50 and now.stage.min() >= 4 and now.r.max() == 4
+    assert twin.ties > 0
 
 
 # State, compilation, configuration
 
 
-def drive(config, state, key, steps, batch=16):
-    """`steps` of sample and update with made-up success."""
+def step(config, state, key):
+    """One draw and its update, with made-up success of 9/16 to 16/16."""
+    k_sample, k_success = jax.random.split(key)
+    request = config.sample(k_sample, state, 16)
+    wins = jax.random.bits(k_success, (16,), jnp.uint32) % 8 + 9
+    success = wins.astype(jnp.float32) / 16
+    state, metrics = config.update(state, request, success, success)
+    return state, (request, metrics)
+
+
+def drive(config, state, key, steps):
+    """The last state and all requests and metrics, stacked."""
     trail = []
     for k in jax.random.split(key, steps):
-        k_sample, k_success = jax.random.split(k)
-        request = config.sample(k_sample, state, batch)
-        success = jnp.round(jax.random.uniform(k_success, (batch,), jnp.float32, 0.6, 1.0) * 16) / 16
-        state, metrics = config.update(state, request, success, success)
-        trail.append((request, metrics))
-    return state, trail
+        state, seen = step(config, state, k)
+        trail.append(seen)
+    return state, jax.tree.map(lambda *x: jnp.stack(x), *trail)
 
 
-@pytest.mark.parametrize(
-    "config", [HDC(min_prompts=2), NoCurriculum(base_scale="uniform")], ids=["hdc", "none"]
+DRIVEN = pytest.mark.parametrize(
+    "config",
+    [HDC(min_prompts=2, mastered_weight=0.5), NoCurriculum(base_scale="uniform")],
+    ids=["hdc", "none"],
 )
+
+
+@DRIVEN
 def test_checkpoint_continues_to_the_bit(config):
     state, _ = drive(config, config.init(TARGETS), jax.random.key(0), 25)
     assert all(isinstance(leaf, jax.Array) and not leaf.weak_type for leaf in jax.tree.leaves(state))
@@ -469,11 +471,7 @@ def test_checkpoint_continues_to_the_bit(config):
     same(drive(config, state, jax.random.key(1), 25), drive(config, restored, jax.random.key(1), 25))
 
 
-@pytest.mark.parametrize(
-    "config",
-    [HDC(min_prompts=2, mastered_weight=0.5), NoCurriculum(base_scale="uniform")],
-    ids=["hdc", "none"],
-)
+@DRIVEN
 def test_jit_equals_eager(config):
     jitted = drive(config, config.init(TARGETS), jax.random.key(2), 6)
     with jax.disable_jit():
@@ -481,27 +479,18 @@ def test_jit_equals_eager(config):
     same(jitted, eager)
 
 
-@pytest.mark.parametrize(
-    "config", [HDC(min_prompts=2), NoCurriculum(base_scale="target")], ids=["hdc", "none"]
-)
-def test_vmap_over_seeds_equals_a_loop(config):
-    def run(key):
-        def step(state, k):
-            k_sample, k_success = jax.random.split(k)
-            request = config.sample(k_sample, state, 16)
-            success = jax.random.uniform(k_success, (16,), jnp.float32, 0.6, 1.0)
-            state, metrics = config.update(state, request, success, success)
-            return state, (request, metrics)
-
-        return jax.lax.scan(step, config.init(TARGETS), jax.random.split(key, 30))
-
+@DRIVEN
+def test_vmap_and_scan_equal_loops(config):
+    start = config.init(TARGETS)
     keys = jax.random.split(jax.random.key(4), 3)
-    batched = jax.jit(jax.vmap(run))(keys)
-    single = jax.jit(run)
+    scan = jax.jit(
+        jax.vmap(lambda key: jax.lax.scan(partial(step, config), start, jax.random.split(key, 30)))
+    )
+    batched = scan(keys)
     for index, key in enumerate(keys):
-        same(jax.tree.map(lambda x, index=index: x[index], batched), single(key))
+        same(jax.tree.map(lambda x, index=index: x[index], batched), drive(config, start, key, 30))
     if isinstance(config, HDC):
-        assert len({tuple(row) for row in np.asarray(batched[0].stage).tolist()}) > 1
+        assert len({tuple(row) for row in np.asarray(batched[0].stage).tolist()}) == 3
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

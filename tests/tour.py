@@ -1,5 +1,6 @@
 """One jitted tour per environment: many keys at every level, seen from every side. Shared by the tests of all ids."""
 
+import hashlib
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
@@ -84,3 +85,10 @@ def tour(env_id: str) -> Tour:
         pieces.append(jax.tree.map(lambda x, low=low: x[: len(level) - low], piece))
     seen = jax.tree.map(lambda *x: np.concatenate(x), *pieces)
     return Tour(env, len(traces), level, keys, seen)
+
+
+def golden(t: Tour) -> dict[str, str]:
+    """Hashes of one picture, full prompt and answer of an environment's middle level."""
+    i = len(t.level) // 2
+    parts = {"picture": t.seen["picture"][i], "prompt": t.seen["prompts"][i, 0], "action": t.seen["action"][i]}
+    return {name: hashlib.sha256(array.tobytes()).hexdigest()[:16] for name, array in parts.items()}
