@@ -181,7 +181,7 @@ def _special(key: str, *sources: dict) -> int:
 
 
 def config_from_hf(hf: dict, generation: dict) -> Config:
-    """Configuration from the content of config.json and generation_config.json, of transformers 4.57 or 5.x.
+    """Configuration from the content of config.json and generation_config.json (transformers 4.57 or 5.x).
 
     Raises ValueError for a variant of the architecture that `agents.qwen3vl` does not implement, KeyError for
     a missing entry.

@@ -123,7 +123,7 @@ class TextConfig:
         _require(self.head_dim % 2 == 0, f"head_dim {self.head_dim} must be even")
         _require(
             len(self.mrope_section) == 3 and sum(self.mrope_section) == self.head_dim // 2,
-            f"mrope_section {self.mrope_section} must be three counts that sum to head_dim/2 = {self.head_dim // 2}",
+            f"mrope_section {self.mrope_section} must be three counts of sum {self.head_dim // 2} (head_dim/2)",
         )
         _require(
             tuple(np.bincount(_mrope_axes(self.mrope_section), minlength=3)) == tuple(self.mrope_section),
