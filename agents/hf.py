@@ -172,7 +172,7 @@ def config_to_hf(config: Config) -> dict:
 
 
 def _special(key: str, *sources: dict) -> int:
-    """A token id from the first source that has it: the versions of transformers keep it in different places."""
+    """A token id from the first source that has it: the place differs between versions of transformers."""
     for source in sources:
         value = source.get(key)
         if value is not None:

@@ -123,7 +123,7 @@ class TextConfig:
         _require(self.head_dim % 2 == 0, f"head_dim {self.head_dim} must be even")
         _require(
             len(self.mrope_section) == 3 and sum(self.mrope_section) == self.head_dim // 2,
-            f"mrope_section {self.mrope_section} must be three counts of sum {self.head_dim // 2} (head_dim/2)",
+            f"mrope_section {self.mrope_section} must be 3 counts of sum head_dim/2 = {self.head_dim // 2}",
         )
         _require(
             tuple(np.bincount(_mrope_axes(self.mrope_section), minlength=3)) == tuple(self.mrope_section),
@@ -395,13 +395,25 @@ def _linear(config: Config, inputs: int, outputs: int, *, bias: bool, rngs: nnx.
     return nnx.Linear(inputs, outputs, use_bias=bias, rngs=rngs, **_dtypes(config))
 
 
-def _layer_norm(config: Config, size: int, rngs: nnx.Rngs) -> nnx.LayerNorm:
-    return nnx.LayerNorm(size, epsilon=LAYER_NORM_EPS, use_fast_variance=False, rngs=rngs, **_dtypes(config))
-
-
 def _embed(config: Config, count: int, size: int, rngs: nnx.Rngs) -> nnx.Embed:
     init = nnx.initializers.normal(0.02)
     return nnx.Embed(count, size, embedding_init=init, rngs=rngs, **_dtypes(config))
+
+
+class LayerNorm(nnx.Module):
+    """Normalises and scales in float32, then casts back."""
+
+    def __init__(self, config: Config, size: int):
+        self.weight = nnx.Param(jnp.ones(size, config.param_dtype))
+        self.bias = nnx.Param(jnp.zeros(size, config.param_dtype))
+
+    def __call__(self, x: Array) -> Array:
+        wide = x.astype(jnp.float32)
+        wide = wide - jnp.mean(wide, axis=-1, keepdims=True)
+        wide = wide * jax.lax.rsqrt(jnp.mean(wide * wide, axis=-1, keepdims=True) + LAYER_NORM_EPS)
+        shape = (1,) * (x.ndim - 1) + (-1,)
+        weight, bias = (p[...].astype(jnp.float32).reshape(shape) for p in (self.weight, self.bias))
+        return (wide * weight + bias).astype(x.dtype)
 
 
 class RMSNorm(nnx.Module):
@@ -451,9 +463,9 @@ class VisionMLP(nnx.Module):
 
 class VisionBlock(nnx.Module):
     def __init__(self, config: Config, rngs: nnx.Rngs):
-        self.norm1 = _layer_norm(config, config.vision.hidden, rngs)
+        self.norm1 = LayerNorm(config, config.vision.hidden)
         self.attn = VisionAttention(config, rngs)
-        self.norm2 = _layer_norm(config, config.vision.hidden, rngs)
+        self.norm2 = LayerNorm(config, config.vision.hidden)
         self.mlp = VisionMLP(config, rngs)
 
     def __call__(self, x: Array, rope: tuple[Array, Array]) -> Array:
@@ -467,7 +479,7 @@ class Merger(nnx.Module):
     def __init__(self, config: Config, rngs: nnx.Rngs, *, norm_joined: bool):
         self.norm_joined = norm_joined
         self.joined = config.vision.hidden * config.vision.merge**2
-        self.norm = _layer_norm(config, self.joined if norm_joined else config.vision.hidden, rngs)
+        self.norm = LayerNorm(config, self.joined if norm_joined else config.vision.hidden)
         self.linear_fc1 = _linear(config, self.joined, self.joined, bias=True, rngs=rngs)
         self.linear_fc2 = _linear(config, self.joined, config.text.hidden, bias=True, rngs=rngs)
 
