@@ -1,0 +1,3 @@
+"""The interfaces of other libraries over jaxenv's environments. Import the one you want: nothing is loaded
+here.
+"""
