@@ -25,10 +25,10 @@ def num(x: Array, width: int) -> Array:
     choose the width from a bound.
     """
     x = jnp.asarray(x)
-    powers = np.asarray([10**k for k in range(width - 1, -1, -1)], np.int32)
+    powers = np.asarray([10**k for k in range(width - 1, -1, -1)], np.int32).reshape((1,) * x.ndim + (-1,))
     magnitude = jnp.abs(x)[..., None]
-    digits = magnitude // powers.reshape((1,) * x.ndim + (-1,)) % 10
-    shown = (magnitude >= powers.reshape((1,) * x.ndim + (-1,))) | (np.arange(width) == width - 1)
+    digits = magnitude // powers % 10
+    shown = (magnitude >= powers) | (powers == 1)
     out = jnp.where(shown, digits + ord("0"), 0)
     if width > 1:  # the sign stands just before the first digit
         before_first = jnp.concatenate([shown[..., 1:] & ~shown[..., :-1], jnp.zeros_like(shown[..., :1])], -1)
