@@ -133,10 +133,9 @@ class HDC:
         draw_env, draw_harness, draw_level = jax.random.uniform(k_draw, (3, batch), jnp.float32)
         env = self._pick_env(draw_env, state)
         r, u = state.r[env], state.u[env]
-        # Inverse distribution function: the harness is the number of bounds passed. The bounds at h >= r are
-        # exactly 1 and never passed, so h <= r whatever the rounding.
-        easier = np.tri(NUM_HARNESS, NUM_HARNESS - 1, -1, dtype=bool)
-        bounds = np.where(easier, np.cumsum(self.harness_table(), axis=1)[:, :-1], 1.0).astype(np.float32)
+        # Inverse distribution function: the harness is the number of bounds passed. Bounds at h >= r round to
+        # exactly 1 in f32 and are never passed, so h <= r.
+        bounds = np.cumsum(self.harness_table(), axis=1)[:, :-1].astype(np.float32)
         harness = jnp.sum(draw_harness[:, None] >= jnp.asarray(bounds)[r], axis=1, dtype=jnp.int32)
         lower = self._lower(u)
         level = lower + pick(draw_level, u - lower + 1)
