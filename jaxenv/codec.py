@@ -1,4 +1,4 @@
-"""Answers: from the text of a reply to i32[L] and back, on the host. Nothing a model writes is ever evaluated."""
+"""Answers: from a reply's text to i32[L] and back, on the host. Nothing a model writes is ever evaluated."""
 
 import json
 import re
@@ -13,6 +13,7 @@ MAX_REPLY = 100_000  # characters of a reply that are looked at, counted from it
 MAX_ANSWER = 4_000  # characters between the answer tags; longer answers are unreadable
 _INTEGER = re.compile(r"[+-]?[0-9]{1,9}")
 _ANSWER = re.compile(r"<answer>((?:(?!<answer>).)*?)</answer>", re.DOTALL)
+_BRACE = re.compile(r"\\boxed\{|\{|\}")
 
 
 class Codec(Protocol):
@@ -27,22 +28,25 @@ class Codec(Protocol):
     def format(self, action: np.ndarray) -> str:
         """The text between the answer tags for a readable i32[L]."""
 
+    def random(self, rng: np.random.Generator) -> np.ndarray:
+        """i32[L]: a uniformly random well-formed answer, legal or not: what the random policy plays."""
+
 
 def extract(reply: str) -> str | None:
-    """The text of the last `<answer>...</answer>` or `\\boxed{...}` in a reply, whichever ends later."""
+    """The text of the last `<answer>...</answer>` or `\\boxed{...}` of a reply, whichever begins later.
+
+    One inside the other is thus unwrapped. Those that are never closed do not count.
+    """
     reply = reply[-MAX_REPLY:]
     found = None
     for match in _ANSWER.finditer(reply):
-        found = (match.end(), match.group(1))
-    start = reply.rfind("\\boxed{")
-    if start >= 0:
-        depth = 0
-        for end in range(start + len("\\boxed"), len(reply)):
-            depth += {"{": 1, "}": -1}.get(reply[end], 0)
-            if depth == 0:
-                if found is None or end > found[0]:
-                    found = (end, reply[start + len("\\boxed{") : end])
-                break
+        found = (match.start(1), match.group(1))
+    opened: list[int | None] = []  # of every open brace: where its content begins if it is a box, else None
+    for match in _BRACE.finditer(reply):
+        if match.group() != "}":
+            opened.append(match.end() if len(match.group()) > 1 else None)
+        elif opened and (start := opened.pop()) is not None and (found is None or start > found[0]):
+            found = (start, reply[start : match.start()])
     if found is None or len(found[1]) > MAX_ANSWER:
         return None
     return found[1].strip()
@@ -61,7 +65,7 @@ def write(codec: Codec, action: np.ndarray) -> str:
 
 
 def _integers(text: str) -> list[int] | None:
-    """Integers separated by spaces, commas or semicolons, optionally in brackets; None if anything else stands there."""
+    """Integers between spaces, commas or semicolons, optionally in brackets; None if it is anything else."""
     text = text.strip()
     if text[:1] + text[-1:] in ("()", "[]", "{}"):
         text = text[1:-1]
@@ -69,6 +73,11 @@ def _integers(text: str) -> list[int] | None:
     if not words or not all(_INTEGER.fullmatch(w) for w in words):
         return None
     return [int(w) for w in words]
+
+
+def _check_low(low: int) -> None:
+    if low <= BLANK:
+        raise ValueError(f"values of {low} could be mistaken for an absent place ({BLANK})")
 
 
 class Choice:
@@ -79,8 +88,11 @@ class Choice:
     def __init__(self, names: Sequence[str], aliases: dict[str, str] | None = None):
         self.names = tuple(names)
         self._index = {n.lower(): i for i, n in enumerate(self.names)}
+        if len(self._index) < len(self.names):
+            raise ValueError(f"names of a choice differ by more than upper and lower case: {self.names}")
         self._index |= {a.lower(): self._index[n.lower()] for a, n in (aliases or {}).items()}
-        self.instruction = f"Answer with one of {', '.join(self.names)}, like <answer>{self.names[-1]}</answer>"
+        listed = ", ".join(self.names)
+        self.instruction = f"Answer with one of {listed}, like <answer>{self.names[-1]}</answer>"
 
     def parse(self, answer: str) -> np.ndarray | None:
         index = self._index.get(answer.strip().strip("[]()\"'.").strip().lower())
@@ -88,6 +100,9 @@ class Choice:
 
     def format(self, action: np.ndarray) -> str:
         return self.names[int(action[0])]
+
+    def random(self, rng: np.random.Generator) -> np.ndarray:
+        return rng.integers(len(self.names), size=1, dtype=np.int32)
 
 
 class Ints:
@@ -106,15 +121,19 @@ class Ints:
     def format(self, action: np.ndarray) -> str:
         return ", ".join(str(int(v)) for v in action)
 
+    def random(self, rng: np.random.Generator) -> np.ndarray:
+        return rng.integers(self.low, self.high + 1, size=self.size, dtype=np.int32)
+
 
 class Grid:
-    """A grid of integers low .. high with at most rows x cols cells, one line a row. Action: i32[rows * cols].
+    """A grid of integers low .. high, at most rows x cols cells, one line a row. Action: i32[rows * cols].
 
     Cells beyond the written ones are `BLANK`; an answer's shape is thus part of it. Lines of digits written
     without spaces are read digit by digit where every value has one digit.
     """
 
     def __init__(self, rows: int, cols: int, low: int, high: int, what: str, example: str):
+        _check_low(low)
         self.rows, self.cols, self.low, self.high = rows, cols, low, high
         self.size = rows * cols
         self.instruction = f"Answer with {what}, like <answer>{example}</answer>"
@@ -128,7 +147,7 @@ class Grid:
         out = np.full((self.rows, self.cols), BLANK, np.int32)
         for i, line in enumerate(lines):
             line = line.strip(" ,;")
-            digits = 0 <= self.low and self.high <= 9 and line.isascii() and line.isdigit()
+            digits = self.low >= 0 and self.high <= 9 and line.isascii() and line.isdigit()
             values = [int(c) for c in line] if digits else _integers(line)
             if values is None or len(values) > self.cols:
                 return None
@@ -139,13 +158,27 @@ class Grid:
 
     def format(self, action: np.ndarray) -> str:
         rows = np.asarray(action).reshape(self.rows, self.cols)
-        return "\n".join(" ".join(str(int(v)) for v in row if v != BLANK) for row in rows if (row != BLANK).any())
+        lines = (" ".join(str(int(v)) for v in row if v != BLANK) for row in rows)
+        return "\n".join(line for line in lines if line)
+
+    def random(self, rng: np.random.Generator) -> np.ndarray:
+        out = np.full((self.rows, self.cols), BLANK, np.int32)
+        rows, cols = rng.integers(1, (self.rows + 1, self.cols + 1))
+        out[:rows, :cols] = rng.integers(self.low, self.high + 1, size=(rows, cols))
+        return out.reshape(-1)
+
+
+def _distinct(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    if len({name for name, _ in pairs}) < len(pairs):
+        raise ValueError("a key stands twice")
+    return dict(pairs)
 
 
 class Lists:
-    """A JSON object of named integer lists of at most n entries. Action: i32[len(names) * n], `BLANK` behind each."""
+    """A JSON object of named lists of at most n integers. Action: i32[len(names) * n], `BLANK` behind each."""
 
     def __init__(self, names: Sequence[str], n: int, low: int, high: int, example: dict[str, list[int]]):
+        _check_low(low)
         self.names, self.n, self.low, self.high = tuple(names), n, low, high
         self.size = len(self.names) * n
         self.instruction = (
@@ -155,7 +188,7 @@ class Lists:
 
     def parse(self, answer: str) -> np.ndarray | None:
         try:
-            value = json.loads(answer)
+            value = json.loads(answer, object_pairs_hook=_distinct)
         except (ValueError, RecursionError):  # not JSON, or nested far too deep
             return None
         if not isinstance(value, dict) or set(value) != set(self.names):
@@ -174,3 +207,9 @@ class Lists:
     def format(self, action: np.ndarray) -> str:
         rows = np.asarray(action).reshape(len(self.names), self.n)
         return json.dumps({name: [int(v) for v in row if v != BLANK] for name, row in zip(self.names, rows)})
+
+    def random(self, rng: np.random.Generator) -> np.ndarray:
+        out = np.full((len(self.names), self.n), BLANK, np.int32)
+        length = rng.integers(1, self.n + 1)
+        out[:, :length] = rng.integers(self.low, self.high + 1, size=(len(self.names), length))
+        return out.reshape(-1)

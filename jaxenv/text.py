@@ -1,7 +1,7 @@
 """Harness text as bytes with holes: u8 arrays of static width in which 0 is an absent byte.
 
 Parts are written with holes (a number of up to three digits, a table of a traced size) and closed once, by
-`close`, when the prompt is put together. Fixed text is a numpy array, so that its length is known at trace time.
+`close`, when the prompt is put together. Fixed text is a numpy array: its length is known at trace time.
 """
 
 from collections.abc import Sequence
@@ -22,16 +22,16 @@ def num(x: Array, width: int) -> Array:
     """Integers of any shape [...] as decimal digits u8[..., width], right-aligned, leading places absent.
 
     Negative numbers need one place for the sign. Numbers too long for `width` lose their leading digits:
-    choose the width from a bound.
+    choose the width, at most 10, from a bound.
     """
-    x = jnp.asarray(x)
+    x = jnp.asarray(x, jnp.int32)
     powers = np.asarray([10**k for k in range(width - 1, -1, -1)], np.int32).reshape((1,) * x.ndim + (-1,))
     magnitude = jnp.abs(x)[..., None]
     digits = magnitude // powers % 10
     shown = (magnitude >= powers) | (powers == 1)
     out = jnp.where(shown, digits + ord("0"), 0)
     if width > 1:  # the sign stands just before the first digit
-        before_first = jnp.concatenate([shown[..., 1:] & ~shown[..., :-1], jnp.zeros_like(shown[..., :1])], -1)
+        before_first = jnp.pad(shown[..., 1:] & ~shown[..., :-1], [(0, 0)] * x.ndim + [(0, 1)])
         out = jnp.where(before_first & (x < 0)[..., None], ord("-"), out)
     return out.astype(jnp.uint8)
 
@@ -60,7 +60,7 @@ def join(*parts: Text) -> Text:
 
 
 def items(parts: Array, present: Array, separator: str = ", ") -> Array:
-    """u8[K, W] parts, those present (bool[K]), with separators between them, as u8[K * (W + len(separator))]."""
+    """u8[K, W] parts, those present (bool[K]), with separators between: u8[K * (W + len(separator))]."""
     first = jnp.cumsum(present.astype(jnp.int32)) == 1
     glue = when(present & ~first, lit(separator))
     return jnp.concatenate([glue, when(present, parts)], axis=-1).reshape(-1)
