@@ -175,7 +175,7 @@ def _distinct(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 class Lists:
-    """A JSON object of named lists of at most n integers. Action: i32[len(names) * n], `BLANK` behind each."""
+    """A JSON object of named lists of up to n integers. Action: i32[len(names) * n], `BLANK` behind each."""
 
     def __init__(self, names: Sequence[str], n: int, low: int, high: int, example: dict[str, list[int]]):
         _check_low(low)

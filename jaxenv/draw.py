@@ -1,8 +1,8 @@
 """Pictures of tiles, painted by whole rows of packed words.
 
-Three rules make this fast on CPU and keep it so: a barrier between what is shown and painting it (else XLA computes
-the scene anew for every pixel), gathers of whole words and rows instead of pixels, and no array of minor dimension 3
-before the last reshape.
+Three rules make this fast on CPU and keep it so: a barrier between what is shown and painting it (else XLA
+computes the scene anew for every pixel), gathers of whole words and rows instead of pixels, and no array of
+minor dimension 3 before the last reshape.
 """
 
 from collections.abc import Callable
@@ -16,27 +16,34 @@ barrier = lax.optimization_barrier
 
 
 class Sheet:
-    """Square sprites at every tile size a board may need, in one vector of 4-byte words. Built with `sheet`."""
+    """Square sprites at every tile size a board may need, in one vector of 4-byte words. Built with `sheet`.
+    """
 
-    def __init__(self, resolution: int, sizes: tuple[int, ...], paint: Callable[[int], np.ndarray], background):
+    def __init__(self, resolution: int, sizes: tuple[int, ...], paint: Callable[[int], np.ndarray],
+    background):
         self.resolution, self.sizes = resolution, sizes
         self.side = np.zeros(max(sizes) + 1, np.int32)  # by board size: side of a tile in pixels
         self.offset = np.zeros(max(sizes) + 1, np.int32)  # by board size: where its sprites begin, in words
         by_side: dict[int, int] = {}
         words: list[np.ndarray] = []
         total = 0
+        counts: set[int] = set()
         for n in sizes:
             self.side[n] = side = tile_side(resolution, n)
             if side not in by_side:
                 sprites = np.asarray(paint(side))
                 if sprites.shape[1:] != (side, side, 3) or sprites.dtype != np.uint8:
-                    raise ValueError(f"paint({side}) gave {sprites.dtype}{sprites.shape}, not u8[K, {side}, {side}, 3]")
+                    found = f"{sprites.dtype}{sprites.shape}"
+                    raise ValueError(f"paint({side}) gave {found}, not u8[K, {side}, {side}, 3]")
                 empty = np.broadcast_to(np.asarray(background, np.uint8), (1, side, side, 3))
                 flat = np.concatenate([sprites, empty]).reshape(-1).view(np.uint32)
                 by_side[side], total = total, total + flat.size
                 words.append(flat)
-                self.count = len(sprites)  # the code of the background
+                counts.add(len(sprites))
             self.offset[n] = by_side[side]
+        if len(counts) != 1:
+            raise ValueError(f"paint gave different numbers of sprites at different sizes: {sorted(counts)}")
+        self.count = counts.pop()  # also the code of the background
         self.words = np.concatenate(words)
 
 
@@ -48,7 +55,7 @@ def tile_side(resolution: int, n: int) -> int:
     side = resolution // n
     unit = 8 if side >= 8 else 4
     if side < unit:
-        raise ValueError(f"a board of {n} x {n} tiles does not fit into {resolution} px: tiles need at least 4 px")
+        raise ValueError(f"a board of {n} x {n} tiles does not fit into {resolution} px: tiles need 4 px or more")
     return side // unit * unit
 
 
@@ -101,5 +108,7 @@ def _split(position, margin, side):
 
 
 def to_u8(words: Array, size: int) -> Array:
-    """u32[R, 3R/4] packed words as u8[R, R, 3] (a bitcast; the barriers keep the reshape out of the painting loop)."""
+    """u32[R, 3R/4] packed words as u8[R, R, 3] (a bitcast; the barriers keep the reshape out of the painting
+    loop).
+    """
     return barrier(lax.bitcast_convert_type(barrier(words), jnp.uint8)).reshape(size, size, 3)
