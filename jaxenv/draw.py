@@ -6,7 +6,7 @@ minor dimension 3 before the last reshape.
 """
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache
 
 import jax.numpy as jnp
 import numpy as np
@@ -16,11 +16,11 @@ barrier = lax.optimization_barrier
 
 
 class Sheet:
-    """Square sprites at every tile size a board may need, in one vector of 4-byte words. Built with `sheet`.
-    """
+    """Square sprites at every tile size a board may need, in one vector of words. Built with `sheet`."""
 
-    def __init__(self, resolution: int, sizes: tuple[int, ...], paint: Callable[[int], np.ndarray],
-    background):
+    def __init__(
+        self, resolution: int, sizes: tuple[int, ...], paint: Callable[[int], np.ndarray], background
+    ):
         self.resolution, self.sizes = resolution, sizes
         self.side = np.zeros(max(sizes) + 1, np.int32)  # by board size: side of a tile in pixels
         self.offset = np.zeros(max(sizes) + 1, np.int32)  # by board size: where its sprites begin, in words
@@ -55,11 +55,13 @@ def tile_side(resolution: int, n: int) -> int:
     side = resolution // n
     unit = 8 if side >= 8 else 4
     if side < unit:
-        raise ValueError(f"a board of {n} x {n} tiles does not fit into {resolution} px: tiles need 4 px or more")
+        raise ValueError(
+            f"a board of {n} x {n} tiles does not fit into {resolution} px: tiles need 4 px or more"
+        )
     return side // unit * unit
 
 
-@lru_cache(maxsize=None)
+@cache
 def sheet(
     resolution: int, sizes: tuple[int, ...], paint: Callable[[int], np.ndarray], background=(0, 0, 0)
 ) -> Sheet:
@@ -108,7 +110,5 @@ def _split(position, margin, side):
 
 
 def to_u8(words: Array, size: int) -> Array:
-    """u32[R, 3R/4] packed words as u8[R, R, 3] (a bitcast; the barriers keep the reshape out of the painting
-    loop).
-    """
+    """u32[R, 3R/4] packed words as u8[R, R, 3]: a bitcast, kept out of the painting loop by the barriers."""
     return barrier(lax.bitcast_convert_type(barrier(words), jnp.uint8)).reshape(size, size, 3)
