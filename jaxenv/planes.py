@@ -1,30 +1,31 @@
-"""Line drawings as planes of one bit per pixel: segments, discs, boxes and labels, painted in up to seven colours.
+"""Line drawings as planes of one bit per pixel: segments, discs, boxes and labels, painted in few colours.
 
-Every shape here is convex, so it covers one span of columns in each picture row; shapes are computed as spans, written
-into packed words one after another, and the words of all planes are turned into coloured pixels once. Coordinates are
-(row, col) in pixels, whole numbers at pixel centres, rounded to eighths of a pixel. All geometry after that rounding
-is in integers or single correctly rounded operations, so that a drawing is the same, bit for bit, however it is
-compiled. A pixel belongs to a shape if its centre does, the outline included; on the outline itself the rounding
-(an eighth of a pixel) decides. Shapes may lie partly or wholly outside of the picture, up to 1024 px from it.
+Every shape here is convex, so it covers one span of columns in each picture row; shapes are computed as
+spans and written into packed words one after another, and the planes are turned into coloured pixels once.
+Coordinates are (row, col) in pixels, whole numbers at pixel centres, rounded to eighths of a pixel. All
+geometry after that rounding is in integers or single correctly rounded operations, so that a drawing is the
+same, bit for bit, however it is compiled. A pixel belongs to a shape if its centre does, the outline
+included; on the outline itself the rounding (an eighth of a pixel) decides. Shapes may lie partly or wholly
+outside of the picture, up to 512 px from it.
 """
 
+import functools
 from collections.abc import Sequence
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jaxenv.draw import barrier, to_u8
+from jaxenv.draw import barrier
 from jaxenv.sprites import GLYPH_HEIGHT, GLYPH_WIDTH, glyph
 
 Plane = Array | np.ndarray  # u32[ceil(R / 32), R], indexed [word, row]; bit k of word w is column 32 w + k
 Colour = Sequence[int] | Array  # 3 bytes, red, green, blue; may be traced
-FONT_CHARACTERS = (
-    "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ+-=?(),.:/ "  # character codes are places in this string
-)
+# Character codes are places in this string: a digit is its own code.
+FONT_CHARACTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ+-=?(),.:/ "
 MAX_LAYERS = 7
 
-_UNIT = 8  # sub-positions of a pixel; with coordinates in -1024..2048 px no product below leaves i32
+_UNIT = 8  # sub-positions of a pixel; with coordinates in -512..1536 px no product below leaves i32
 _FAR = 1 << 13  # columns and rows beyond any picture
 _TOGETHER = 4  # shapes per step of the accumulating loop: saves passes over the plane
 _NOWHERE = np.float32(1 << 20)  # stands for 1 / 0 where a line is parallel to an axis
@@ -48,7 +49,8 @@ def segments(resolution: int, p: Array, q: Array, width, present: Array) -> Plan
     square = dr * dr + dc * dc
     reach = (half.astype(jnp.float32) * jnp.sqrt(square.astype(jnp.float32))).astype(jnp.int32) + 1
     rows = _UNIT * np.arange(resolution, dtype=np.int32)[None, :]
-    # Beside the line: |dr (c - pc) - dc (r - pr)| <= reach. Between its ends: 0 <= dr (r - pr) + dc (c - pc) <= square.
+    # Beside the line: |dr (c - pc) - dc (r - pr)| <= reach
+    # and between its ends: 0 <= dr (r - pr) + dc (c - pc) <= square.
     # The spare unit keeps the bounds of lines parallel to an axis off 0, where the sign decides.
     across = (dr * pc - dc * pr)[:, None] + dc[:, None] * rows
     along = (dr * pr + dc * pc)[:, None] - dr[:, None] * rows
@@ -64,7 +66,7 @@ def segments(resolution: int, p: Array, q: Array, width, present: Array) -> Plan
 
 
 def discs(resolution: int, centre: Array, radius, present: Array) -> Plane:
-    """K filled discs: all pixels within `radius` (scalar or [K], pixels) of `centre` [K, 2], where `present` bool[K]."""
+    """K filled discs: all pixels within `radius`, scalar or [K], of `centre` [K, 2]; `present` is bool[K]."""
     row, col = _units(centre)
     radius = _round(jnp.asarray(radius, jnp.float32) * _UNIT) * jnp.ones_like(row)
     rows = _UNIT * np.arange(resolution, dtype=np.int32)[None, :]
@@ -72,14 +74,13 @@ def discs(resolution: int, centre: Array, radius, present: Array) -> Plane:
 
 
 def boxes(resolution: int, low: Array, high: Array, present: Array) -> Plane:
-    """K filled boxes: all pixels from `low` [K, 2] to `high` [K, 2], both inclusive, where `present` bool[K]."""
+    """K filled boxes: all pixels from `low` to `high` [K, 2], both inclusive; `present` is bool[K]."""
     (top, left), (bottom, right) = _units(low), _units(high)
     rows = _UNIT * np.arange(resolution, dtype=np.int32)[None, :]
     inside = (rows >= top[:, None]) & (rows <= bottom[:, None])
     left, right = -(-left // _UNIT), right // _UNIT
-    return _accumulate(
-        jnp.where(inside, left[:, None], _FAR), jnp.where(inside, right[:, None], -_FAR), present
-    )
+    left, right = jnp.where(inside, left[:, None], _FAR), jnp.where(inside, right[:, None], -_FAR)
+    return _accumulate(left, right, present)
 
 
 def label_size(characters: int | Array, scale: int = 1) -> tuple[int, int | Array]:
@@ -90,13 +91,13 @@ def label_size(characters: int | Array, scale: int = 1) -> tuple[int, int | Arra
 def labels(resolution: int, centre: Array, codes: Array, scale: int, present: Array) -> Plane:
     """K short strings in the font of 5 x 7 dots, each dot scale x scale pixels, one dot between characters.
 
-    A label is never moved: what lies beyond the border is cut off, so leave a margin. Its top left pixel is the centre
-    minus half of (size - 1), rounded down; `label_size` gives the size.
+    A label is never moved: what lies beyond the border is cut off, so leave a margin. Its top left pixel is
+    the centre minus half of (size - 1), rounded down; `label_size` gives the size.
 
     Args:
         resolution: side of the picture in pixels.
         centre: [K, 2].
-        codes: i32[K, C], places in `FONT_CHARACTERS`, -1 where a character is absent; the present ones close up.
+        codes: i32[K, C], places in `FONT_CHARACTERS`, -1 where one is absent; the present ones close up.
         scale: static, 1..6.
         present: bool[K].
     """
@@ -106,9 +107,8 @@ def labels(resolution: int, centre: Array, codes: Array, scale: int, present: Ar
     count, length = codes.shape
     shown = codes >= 0
     place = (jnp.cumsum(shown.astype(jnp.int32), axis=1) - 1) * ((GLYPH_WIDTH + 1) * scale)
-    dots = jnp.where(
-        shown[..., None], jnp.asarray(_font(scale))[jnp.maximum(codes, 0)], jnp.uint32(0)
-    )  # [K, C, 7]
+    dots = jnp.asarray(_font(scale))[jnp.maximum(codes, 0)]
+    dots = jnp.where(shown[..., None], dots, jnp.uint32(0))  # [K, C, 7]
     height, width = label_size(shown.sum(axis=1, dtype=jnp.int32), scale)
     row, col = _units(centre)
     top = (2 * row - (height - 1) * _UNIT) // (2 * _UNIT)
@@ -116,7 +116,7 @@ def labels(resolution: int, centre: Array, codes: Array, scale: int, present: Ar
     n_words = -(-label_size(length, scale)[1] // 32)
     # The lines of dots of each string as words: u32[K, 7, n_words].
     start = place[..., None, None] - 32 * np.arange(n_words, dtype=np.int32)[None, None, None, :]
-    lines = _or(_shifted(dots[..., None], start), axis=1)
+    lines = lax.reduce(_shifted(dots[..., None], start), np.uint32(0), lax.bitwise_or, (1,))
     line = (np.arange(resolution, dtype=np.int32)[None, :] - top[:, None]) // scale
     line = jnp.where(present[:, None] & (line >= 0) & (line < GLYPH_HEIGHT), line, GLYPH_HEIGHT)
     lines = jnp.pad(lines, ((0, 0), (0, 1), (0, 0)))
@@ -126,15 +126,14 @@ def labels(resolution: int, centre: Array, codes: Array, scale: int, present: Ar
 
     def write(left, *pieces):
         shifts = (left + 32 * k - base for k in range(n_words))
-        return _or(
-            jnp.stack([_shifted(piece[None, :], shift) for piece, shift in zip(pieces, shifts)]), axis=0
-        )
+        moved = [_shifted(piece[None, :], shift) for piece, shift in zip(pieces, shifts)]
+        return functools.reduce(jnp.bitwise_or, moved)
 
     return _loop(write, resolution, (left, *by_row))
 
 
 def codes(string: str) -> np.ndarray:
-    """i32[len]: the character codes of a fixed string. Raises ValueError for a character that the font lacks."""
+    """i32[len]: the codes of a fixed string. Raises ValueError for a character that the font lacks."""
     return np.asarray([FONT_CHARACTERS.index(c) for c in string], np.int32)
 
 
@@ -144,14 +143,11 @@ def digits(x: Array, places: int) -> Array:
     A negative number needs a place for its sign; of numbers that are too long the first digits are lost.
     """
     x = jnp.asarray(x)[..., None]
-    powers = np.asarray([10**k for k in range(places - 1, -1, -1)], np.int32).reshape(
-        (1,) * (x.ndim - 1) + (-1,)
-    )
+    powers = np.asarray([10**k for k in range(places - 1, -1, -1)], np.int32)
+    powers = powers.reshape((1,) * (x.ndim - 1) + (-1,))
     shown = (jnp.abs(x) >= powers) | (powers == 1)
-    sign = jnp.concatenate([shown[..., 1:] & ~shown[..., :-1], jnp.zeros_like(shown[..., :1])], axis=-1) & (
-        x < 0
-    )
-    minus = jnp.where(sign, jnp.int32(FONT_CHARACTERS.index("-")), jnp.int32(-1))
+    first = jnp.concatenate([shown[..., 1:] & ~shown[..., :-1], jnp.zeros_like(shown[..., :1])], axis=-1)
+    minus = jnp.where(first & (x < 0), jnp.int32(FONT_CHARACTERS.index("-")), jnp.int32(-1))
     return jnp.where(shown, jnp.abs(x) // powers % 10, minus)
 
 
@@ -160,9 +156,7 @@ def fixed(mask: np.ndarray) -> np.ndarray:
     mask = np.asarray(mask, bool)
     rows, cols = mask.shape
     padded = np.pad(mask, ((0, 0), (0, -cols % 32))).reshape(rows, -1, 32)
-    return np.ascontiguousarray(
-        (padded.astype(np.uint32) << np.arange(32, dtype=np.uint32)).sum(-1, dtype=np.uint32).T
-    )
+    return np.ascontiguousarray(_packed(padded).T)
 
 
 def paint(layers: Sequence[tuple[Plane, Colour]], background: Colour) -> Array:
@@ -170,39 +164,31 @@ def paint(layers: Sequence[tuple[Plane, Colour]], background: Colour) -> Array:
     if not 1 <= len(layers) <= MAX_LAYERS:
         raise ValueError(f"paint takes 1 to {MAX_LAYERS} layers, not {len(layers)}")
     resolution = layers[0][0].shape[1]
-    first, second, of_first, of_second = _PIXELS_OF_WORD
-    planes = barrier(tuple(jnp.asarray(plane).T[:, :, None] for plane, _ in layers))
-    words = _words_of(background)
-    for plane, (_, colour) in zip(planes, layers):
-        mask = jnp.where(plane & first != 0, of_first, jnp.uint32(0)) | jnp.where(
-            plane & second != 0, of_second, jnp.uint32(0)
-        )
-        words = (words & ~mask) | (_words_of(colour) & mask)
-    return to_u8(words.reshape(resolution, -1)[:, : 3 * resolution // 4], resolution)
+    # A byte of a plane is 8 pixels, 24 bytes of the picture. As three dimensions this is vectorised.
+    planes = [lax.bitcast_convert_type(jnp.asarray(plane).T, jnp.uint8) for plane, _ in layers]
+    planes = barrier(tuple(p.reshape(resolution, -1, 1)[:, : resolution // 8] for p in planes))
+    bit = (1 << np.arange(24) // 3).astype(np.uint8)[None, None, :]
+    picture, *colours = (_eight_pixels(c) for c in (background, *(colour for _, colour in layers)))
+    for plane, colour in zip(planes, colours):
+        picture = jnp.where(plane & bit != 0, colour, picture)
+    return barrier(picture).reshape(resolution, resolution, 3)
 
 
-def _pixels_of_word() -> np.ndarray:
-    """u32[4, 1, 1, 24]: 32 pixels are 24 words; each holds bytes of two pixels: their plane bits and their bytes."""
-    word = np.arange(24)
-    of_first = np.asarray([0xFFFFFF, 0xFFFF, 0xFF], np.uint32)[word % 3]
-    bits = np.uint32(1) << np.stack([4 * word // 3, (4 * word + 3) // 3]).astype(np.uint32)
-    return np.concatenate([bits, [of_first, ~of_first]]).reshape(4, 1, 1, 24)
-
-
-_PIXELS_OF_WORD = _pixels_of_word()
-
-
-def _words_of(colour: Colour) -> Array:
-    """u32[1, 1, 24]: the words of 32 pixels of one colour."""
-    colour = jnp.asarray(colour, jnp.uint8).astype(jnp.uint32)
-    pixels = colour[(np.arange(24)[:, None] * 4 + np.arange(4)) % 3]
-    return (pixels << np.asarray([[0, 8, 16, 24]], np.uint32)).sum(axis=1, dtype=jnp.uint32).reshape(1, 1, 24)
+def _eight_pixels(colour: Colour) -> Array:
+    """u8[1, 1, 24]: known at compile time where it can be, else computed once, not anew for every pixel."""
+    if isinstance(colour, Array):
+        return barrier(jnp.tile(colour.astype(jnp.uint8), 8)[None, None, :])
+    return np.tile(np.asarray(colour, np.uint8), 8)[None, None, :]
 
 
 def _font(scale: int) -> np.ndarray:
     """u32[characters, 7]: lines of dots of each glyph, columns repeated `scale` times, leftmost at bit 0."""
-    dots = np.stack([glyph(c) for c in FONT_CHARACTERS]).repeat(scale, axis=2)
-    return (dots.astype(np.uint32) << np.arange(dots.shape[2], dtype=np.uint32)).sum(-1, dtype=np.uint32)
+    return _packed(np.stack([glyph(c) for c in FONT_CHARACTERS]).repeat(scale, axis=2))
+
+
+def _packed(bits: np.ndarray) -> np.ndarray:
+    """u32[...] of bool[..., at most 32], the first at bit 0."""
+    return (bits.astype(np.uint32) << np.arange(bits.shape[-1], dtype=np.uint32)).sum(-1, dtype=np.uint32)
 
 
 def _round(x: Array) -> Array:
@@ -211,14 +197,13 @@ def _round(x: Array) -> Array:
 
 def _units(points: Array) -> tuple[Array, Array]:
     """Rows and columns [K] in whole sub-positions."""
-    points = _round(jnp.clip(jnp.asarray(points, jnp.float32), -1024.0, 2048.0) * _UNIT)
+    points = _round(jnp.clip(jnp.asarray(points, jnp.float32), -512.0, 1536.0) * _UNIT)
     return points[:, 0], points[:, 1]
 
 
 def _inverse(step: Array) -> Array:
-    return jnp.where(step == 0, _NOWHERE, 1.0 / jnp.where(step == 0, 1, _UNIT * step).astype(jnp.float32))[
-        :, None
-    ]
+    inverse = 1.0 / jnp.where(step == 0, 1, _UNIT * step).astype(jnp.float32)
+    return jnp.where(step == 0, _NOWHERE, inverse)[:, None]
 
 
 def _cut(numerator: Array, inverse: Array) -> Array:
@@ -246,24 +231,23 @@ def _accumulate(low: Array, high: Array, present: Array) -> Plane:
     low = jnp.where(present[:, None], low, _FAR)
     end = jnp.maximum(jnp.where(present[:, None], high + 1, 0), low)  # an empty span where high < low
     base = 32 * np.arange(-(-resolution // 32), dtype=np.int32)[:, None]
-    return _loop(
-        lambda low, end: _from(low[None, :] - base) & ~_from(end[None, :] - base), resolution, (low, end)
-    )
+
+    def write(low, end):
+        return _from(low[None, :] - base) & ~_from(end[None, :] - base)
+
+    return _loop(write, resolution, (low, end))
 
 
 def _from(first: Array) -> Array:
-    """u32: bits first .. 31, where `first` may lie outside of 0 .. 31."""
-    return jnp.uint32(0xFFFFFFFF) << jnp.clip(first, 0, 32).astype(jnp.uint32)
+    """u32: bits first .. 31, all if it is negative, none if it is above 31."""
+    # XLA defines shifts by 32 or more to give 0.
+    return jnp.uint32(0xFFFFFFFF) << jnp.maximum(first, 0).astype(jnp.uint32)
 
 
 def _shifted(bits: Array, left: Array) -> Array:
-    """u32 bits moved up by `left`, down where it is negative. Shifts by 32 or more give 0 in XLA."""
+    """u32 bits moved up by `left`, down where it is negative."""
     up = bits << jnp.maximum(left, 0).astype(jnp.uint32)
     return jnp.where(left >= 0, up, bits >> jnp.maximum(-left, 0).astype(jnp.uint32))
-
-
-def _or(words: Array, axis: int) -> Array:
-    return lax.reduce(words, np.uint32(0), lax.bitwise_or, (axis,))
 
 
 def _loop(write, resolution: int, shapes: tuple[Array, ...]) -> Plane:
