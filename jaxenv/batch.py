@@ -1,4 +1,4 @@
-"""Batches of environments: what users import. Everything here is compiled once per environment and batch size."""
+"""Batches of environments: what users import. All of it is compiled once per environment and batch size."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -77,8 +77,9 @@ class EnvBatch:
             return _render(self.env, episodes.state)
         pieces = []
         for low in range(0, count, chunk):
-            rows = np.minimum(np.arange(low, low + chunk), count - 1)  # the last chunk is padded: one shape, one compile
-            piece = _render(self.env, jax.tree.map(lambda x: x[rows], episodes.state))
+            # The last chunk is padded: one shape, one compile.
+            rows = np.minimum(np.arange(low, low + chunk), count - 1)
+            piece = _render(self.env, _take(episodes, rows).state)
             pieces.append(piece[: count - low])
         return jnp.concatenate(pieces)
 
@@ -101,8 +102,13 @@ class EnvBatch:
 
     def identities(self, episodes: Episode) -> np.ndarray:
         """u8[B, bytes]: the state's own bytes; two rows are equal exactly if the states are."""
-        leaves = [np.asarray(x) for x in jax.tree.leaves(episodes.state)]
-        return np.concatenate([np.ascontiguousarray(x).reshape(len(x), -1).view(np.uint8) for x in leaves], axis=1)
+        leaves = [np.ascontiguousarray(x) for x in jax.tree.leaves(episodes.state)]
+        return np.concatenate([x.reshape(len(x), -1).view(np.uint8) for x in leaves], axis=1)
+
+
+@jax.jit
+def _take(episodes: Episode, rows: Array) -> Episode:
+    return jax.tree.map(lambda x: x[rows], episodes)
 
 
 def padded_size(count: int) -> int:
@@ -120,8 +126,8 @@ class Group:
 class MixedBatch:
     """Episodes of many environments in one batch, grouped by environment on the host.
 
-    Each environment runs its own compiled functions on its own rows, padded to one of a few sizes; results come
-    back in the order of the batch.
+    Each environment runs its own compiled functions on its own rows, padded to one of a few sizes; results
+    come back in the order of the batch.
 
         mixed = MixedBatch(["frozen_lake", "rotate_matrix"], resolution=64)
         groups = mixed.start(env=[0, 1, 1], level=[0, 0, 2], keys=jax.random.split(key, 3))
@@ -129,26 +135,52 @@ class MixedBatch:
         groups = mixed.step(keys, groups, replies)
     """
 
-    def __init__(self, envs: Sequence[Env | str], resolution: int = 256, modality: harness.Modality = "picture"):
+    def __init__(
+        self, envs: Sequence[Env | str], resolution: int = 256, modality: harness.Modality = "picture"
+    ):
         self.batches = [EnvBatch(e, resolution, modality) for e in envs]
         sizes = {b.env.resolution for b in self.batches}
         if len(sizes) != 1:
-            raise ValueError(f"environments of one mixed batch draw at one resolution, not at {sorted(sizes)}")
+            raise ValueError(f"environments of one mixed batch draw at one resolution, not {sorted(sizes)}")
         self.resolution = sizes.pop()
+        self.modality: harness.Modality = modality
 
     @property
     def ids(self) -> list[str]:
         return [b.env.id for b in self.batches]
 
     def start(self, env: np.ndarray, level: np.ndarray, keys: Array) -> list[Group]:
-        """Fresh episodes: environment indices i32[B], levels i32[B], keys [B]."""
+        """Fresh episodes: environment indices i32[B], levels i32[B], keys [B].
+
+        Raises:
+            ValueError: an index or a level that does not exist, or no row at all.
+        """
         env, level = np.asarray(env), np.asarray(level)
+        if not env.size or env.min() < 0 or env.max() >= len(self.batches):
+            raise ValueError(f"environment indices are 0..{len(self.batches) - 1}, one or more, not {env}")
+        last = np.asarray([b.env.num_levels - 1 for b in self.batches])[env]
+        for k in np.flatnonzero((level < 0) | (level > last))[:1]:
+            found = f"levels 0..{last[k]} at {self.resolution} px"
+            raise ValueError(f"{self.ids[env[k]]} has {found}, not {level[k]}")
         groups = []
         for index in np.unique(env):
             rows = np.flatnonzero(env == index)
             pad = _pad(rows)
             groups.append(Group(self.batches[index], rows, self.batches[index].start(keys[pad], level[pad])))
         return groups
+
+    def select(self, groups: list[Group], rows: np.ndarray) -> list[Group]:
+        """Some rows of the batch, in the given order, as a batch of their own."""
+        rows = np.asarray(rows)
+        selected = []
+        for g in groups:
+            place = {row: k for k, row in enumerate(g.rows.tolist())}
+            chosen = np.flatnonzero(np.isin(rows, g.rows))
+            if len(chosen):
+                within = np.asarray([place[r] for r in rows[chosen].tolist()])
+                pad = within[_pad(np.arange(len(within)))]
+                selected.append(Group(g.batch, chosen, _take(g.episodes, pad)))
+        return selected
 
     def step(self, keys: Array, groups: list[Group], replies: Sequence[str]) -> list[Group]:
         """Every episode advances by the reply of its row; keys [B]."""
@@ -165,20 +197,29 @@ class MixedBatch:
         return self._gather(groups, lambda g: np.asarray(g.batch.render(g.episodes)))
 
     def prompts(self, groups: list[Group], shown: np.ndarray) -> list[str]:
-        """Prompts for harness parts bool[B, 4]."""
-        shown = np.asarray(shown)
-        return self._gather(groups, lambda g: np.asarray(g.batch.prompts(g.episodes, shown[_pad(g.rows)]), object)).tolist()
+        """Prompts for harness parts bool[4] or bool[B, 4]."""
+        shown = np.broadcast_to(np.asarray(shown), (sum(len(g.rows) for g in groups), 4))
+
+        def of(g: Group):
+            return np.asarray(g.batch.prompts(g.episodes, shown[_pad(g.rows)]), object)
+
+        return self._gather(groups, of).tolist()
 
     def solve(self, groups: list[Group]) -> list[str]:
         """The oracle's replies."""
-        return self._gather(groups, lambda g: np.asarray(g.batch.format(g.batch.solve(g.episodes)), object)).tolist()
+
+        def of(g: Group):
+            return np.asarray(g.batch.format(g.batch.solve(g.episodes)), object)
+
+        return self._gather(groups, of).tolist()
 
     def field(self, groups: list[Group], name: str) -> np.ndarray:
-        """One field of the episodes (`done`, `reward`, `ret`, `valid`, `success`, ...) in the order of the batch."""
+        """One field of the episodes (`done`, `reward`, `ret`, `valid`, `success`, ...), in the order of rows."""
         return self._gather(groups, lambda g: np.asarray(getattr(g.episodes, name)))
 
     def identities(self, groups: list[Group]) -> list[bytes]:
         """One bytes object per row; equal exactly for equal states of the same environment."""
+
         def of(g: Group):
             prefix = g.batch.env.id.encode() + b"\0"
             return np.asarray([prefix + row.tobytes() for row in g.batch.identities(g.episodes)], object)
