@@ -214,7 +214,7 @@ class MixedBatch:
         return self._gather(groups, of).tolist()
 
     def field(self, groups: list[Group], name: str) -> np.ndarray:
-        """One field of the episodes (`done`, `reward`, `ret`, `valid`, `success`, ...), in the order of rows."""
+        """One field of the episodes (`done`, `ret`, `valid`, `success`, ...) in the order of rows."""
         return self._gather(groups, lambda g: np.asarray(getattr(g.episodes, name)))
 
     def identities(self, groups: list[Group]) -> list[bytes]:
