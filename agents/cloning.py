@@ -1,0 +1,133 @@
+"""Behaviour cloning of the oracles: how a model from scratch becomes a weak base policy for GRPO."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import Array
+
+from agents.policy import Params, Policy, Shapes, score
+from agents.prompts import Prompt, PromptBatch, PromptWriter, bucket, pack
+from jaxenv import EnvBatch, Episode, MixedBatch, episode, harness
+from jaxenv.core import Env
+
+
+@dataclass(frozen=True)
+class Config:
+    steps: int = 300
+    rows: int = 64  # demonstrations a step
+    learning_rate: float = 2e-3
+    harness: tuple[float, ...] = (0.15, 0.15, 0.2, 0.2, 0.3)  # shares of H0 .. H4 among the demonstrations
+    noise: float = 0.3  # share of wrong turns on the way to a demonstrated state
+
+    def __post_init__(self):
+        if self.steps < 1 or self.rows < 1:
+            raise ValueError(f"cloning.steps and cloning.rows must be positive, got {self.steps}, {self.rows}")
+        if len(self.harness) != 5 or min(self.harness) < 0 or not np.isclose(sum(self.harness), 1.0):
+            raise ValueError(f"cloning.harness must be five shares that sum to 1, got {self.harness}")
+        if not 0 <= self.noise <= 1:
+            raise ValueError(f"cloning.noise must lie in [0, 1], got {self.noise}")
+
+    def optimizer(self) -> optax.GradientTransformation:
+        warmup = max(1, self.steps // 20)
+        schedule = optax.warmup_cosine_decay_schedule(
+            0.0, self.learning_rate, warmup, max(self.steps, warmup + 1), 0.1 * self.learning_rate
+        )
+        return optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(schedule, weight_decay=0.01))
+
+
+@partial(jax.jit, static_argnames="env")
+def wander(env: Env, key: Array, levels: Array, noise: Array) -> Episode:
+    """Episodes [B] at a random unfinished point: the oracle's way with some turns taken from another episode's oracle."""
+    keys = jax.random.split(jax.random.fold_in(key, 0), levels.shape[0])
+    start = jax.vmap(partial(episode.start, env))(keys, levels)
+    share = jax.random.uniform(jax.random.fold_in(key, 1), levels.shape)
+    stop = jnp.floor(share * (start.limit.astype(jnp.float32) / 2 + 1)).astype(jnp.int32)
+
+    def turn(t, episodes):
+        k = jax.random.fold_in(key, 2 + t)
+        right = jax.vmap(env.solve)(episodes.state)
+        astray = jax.random.bernoulli(jax.random.fold_in(k, 0), noise, levels.shape)
+        actions = jnp.where(astray[:, None], jnp.roll(right, 1, axis=0), right)
+        moved = jax.vmap(partial(episode.advance, env))(jax.random.split(k, levels.shape[0]), episodes, actions)
+        kept = (t < stop) & ~moved.done
+        return jax.tree.map(lambda n, o: jnp.where(kept.reshape((-1,) + (1,) * (n.ndim - 1)), n, o), moved, episodes)
+
+    turns = jnp.max(stop) if env.horizon > 1 else jnp.int32(0)
+    return jax.lax.fori_loop(0, turns, turn, start)
+
+
+def demonstrations(
+    mixed: MixedBatch, writer: PromptWriter, targets: Sequence[int], key: Array, count: int, config: Config
+) -> tuple[list[Prompt], list[np.ndarray]]:
+    """About `count` prompts with the oracle's reply (token ids), environments in equal shares, levels 0 .. target."""
+    prompts, replies = [], []
+    each = -(-count // len(mixed.batches))
+    for index, batch in enumerate(mixed.batches):
+        k_level, k_wander, k_harness = jax.random.split(jax.random.fold_in(key, index), 3)
+        levels = jax.random.randint(k_level, (each,), 0, targets[index] + 1, jnp.int32)
+        shares = jnp.asarray(config.harness, jnp.float32)
+        shown = harness.flags(jax.random.choice(k_harness, 5, (each,), p=shares))
+        episodes = wander(batch.env, k_wander, levels, jnp.float32(config.noise))
+        texts = batch.prompts(episodes, shown)
+        pictures = _pictures(batch, episodes)
+        answers = batch.format(batch.solve(episodes))
+        prompts += [writer(text, picture, index) for text, picture in zip(texts, pictures)]
+        replies += [writer.tokenizer.answer(a) for a in answers]
+    return prompts, replies
+
+
+def _pictures(batch: EnvBatch, episodes: Episode):
+    if batch.modality != "picture":
+        return [None] * episodes.t.shape[0]
+    return np.asarray(batch.render(episodes))
+
+
+BLOCK = 16  # steps whose demonstrations are made at once
+
+
+def block(
+    mixed: MixedBatch, writer: PromptWriter, targets: Sequence[int], key: Array, config: Config, shapes: Shapes, pad: int
+) -> list[tuple[PromptBatch, np.ndarray, np.ndarray]]:
+    """The batches of `BLOCK` steps in random order: prompts, replies i32[B, 1, T], mask f32[B, 1, T].
+
+    Each batch holds prompts of one length bucket and replies of one length bucket, so that little is padding.
+    """
+    prompts, replies = demonstrations(mixed, writer, targets, key, BLOCK * config.rows, config)
+    rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+    sizes = [
+        (bucket(len(p.ids), shapes.buckets), bucket(len(r), shapes.replies)) for p, r in zip(prompts, replies)
+    ]
+    order = rng.permutation(len(prompts)).tolist()
+    batches = []
+    for size in sorted(set(sizes)):
+        rows = [i for i in order if sizes[i] == size]
+        # A last batch that is not full is filled with others of its kind, so that every step has the same weight.
+        rows += [rows[k] for k in rng.integers(len(rows), size=-len(rows) % config.rows)]
+        for low in range(0, len(rows), config.rows):
+            some = rows[low : low + config.rows]
+            tokens = np.full((config.rows, 1, size[1]), pad, np.int32)
+            mask = np.zeros((config.rows, 1, size[1]), np.float32)
+            for k, i in enumerate(some):
+                tokens[k, 0, : len(replies[i])], mask[k, 0, : len(replies[i])] = replies[i], 1.0
+            batches.append((pack([prompts[i] for i in some], config.rows, size[0], pad), tokens, mask))
+    return [batches[i] for i in rng.permutation(len(batches))[:BLOCK]]
+
+
+@partial(jax.jit, static_argnames=("policy", "config"), donate_argnames=("params", "optimizer_state"))
+def step(
+    policy: Policy, config: Config, params: Params, optimizer_state, prompts: PromptBatch, tokens: Array, mask: Array
+):
+    """One step on the mean negative log-likelihood of the replies' tokens; gives its value too."""
+
+    def loss(params):
+        log_probs, _ = score(policy, params, prompts, tokens, jnp.float32(1.0))
+        return -(log_probs * mask).sum() / mask.sum()
+
+    value, grads = jax.value_and_grad(loss)(params)
+    updates, optimizer_state = config.optimizer().update(grads, optimizer_state, params)
+    return optax.apply_updates(params, updates), optimizer_state, value

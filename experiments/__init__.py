@@ -1,0 +1,1 @@
+"""Experiments: one script per question, `python -m experiments.NAME`."""

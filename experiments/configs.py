@@ -1,0 +1,132 @@
+"""What an experiment is made of: frozen dataclasses, checked when they are built; presets are Python values."""
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import tyro
+
+import jaxenv
+from agents.cloning import Config as Cloning
+from agents.grpo import Config as GRPO
+from agents.policy import Shapes
+from curriculum.hdc import HDC
+from curriculum.none import NoCurriculum
+from jaxenv import harness
+
+
+@dataclass(frozen=True)
+class Model:
+    """Which policy, and the pictures it sees."""
+
+    size: Literal["nano", "tiny"] = "nano"  # a fresh model; `tiny` is for tests
+    path: Path | None = None  # a directory in the Hugging Face layout instead, with its tokenizer.json
+    resolution: int = 64  # of the pictures, in pixels
+    modality: harness.Modality = "picture"
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Always at H4, at each environment's `eval_level`."""
+
+    episodes: int = 512  # per environment
+    seed: int = 1_000_000  # of the first instance; the next ones count up
+    temperature: float = 1.0  # 0: greedy
+    ood: tuple[str, ...] = ()  # environments that are evaluated but never trained on
+
+    def __post_init__(self):
+        if self.episodes < 2:
+            raise ValueError(f"evaluation.episodes must be at least 2, got {self.episodes}")
+        if self.temperature < 0:
+            raise ValueError(f"evaluation.temperature must not be negative, got {self.temperature}")
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One training run."""
+
+    envs: tuple[str, ...] = ("frozen_lake",)
+    model: Model = Model()
+    shapes: Shapes = Shapes(buckets=(96, 160), replies=(8, 24))
+    cloning: Cloning | None = None  # None: start from the model as it is
+    curriculum: HDC | NoCurriculum = HDC()
+    grpo: GRPO = GRPO()
+    group_size: int = 16  # rollouts per prompt
+    batch: int = 8  # prompts per update
+    prompts: int = 960  # in all
+    evaluation: Evaluation = Evaluation()
+    seed: int = 0
+    checkpoint_every: int = 10  # updates (and as many blocks of cloning steps)
+    project: str = "jaxenv"  # of the wandb run
+
+    def __post_init__(self):
+        if not self.envs or len(set(self.envs)) != len(self.envs):
+            raise ValueError(f"envs must be distinct and not empty, got {self.envs}")
+        for env_id in (*self.envs, *self.evaluation.ood):
+            jaxenv.make(env_id, self.model.resolution)  # raises for unknown ids and impossible resolutions
+        both = set(self.envs) & set(self.evaluation.ood)
+        if both:
+            raise ValueError(f"{sorted(both)} cannot be trained on and held out")
+        for name in ("group_size", "batch", "checkpoint_every"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
+        if self.group_size < 2:
+            raise ValueError("group_size must be at least 2: a group of one has no advantage")
+        if self.prompts < self.batch:
+            raise ValueError(f"prompts ({self.prompts}) must be at least one batch ({self.batch})")
+
+    @property
+    def updates(self) -> int:
+        return self.prompts // self.batch
+
+
+def nano(**changes) -> Experiment:
+    """A model of about 0.35 M parameters that starts from cloned oracles and trains on a laptop CPU."""
+    return dataclasses.replace(
+        Experiment(
+            envs=("frozen_lake", "tictactoe_qa", "rotate_matrix"),
+            cloning=Cloning(),
+            curriculum=HDC(min_prompts=12),
+        ),
+        **changes,
+    )
+
+
+def tiny(**changes) -> Experiment:
+    """Seconds, for tests: everything runs, nothing is learnt."""
+    return dataclasses.replace(
+        Experiment(
+            envs=("frozen_lake", "tictactoe_qa"),
+            model=Model("tiny"),
+            shapes=Shapes(buckets=(160,), replies=(8,), rows=4, samples=4),
+            cloning=Cloning(steps=32, rows=8),
+            curriculum=HDC(min_prompts=1, tau_scale=0.0, tau_harness=0.0),
+            grpo=GRPO(advantage="step"),
+            group_size=4,
+            batch=2,
+            prompts=12,
+            evaluation=Evaluation(episodes=8),
+            checkpoint_every=2,
+        ),
+        **changes,
+    )
+
+
+PRESETS = {"nano": nano(), "tiny": tiny()}
+DEFAULT = PRESETS["nano"]
+
+
+# On the command line: `PRESET --flag value`, nested fields as `--grpo.learning-rate`.
+Preset = tyro.extras.subcommand_type_from_defaults(PRESETS)
+CLI = (tyro.conf.ConsolidateSubcommandArgs, tyro.conf.OmitSubcommandPrefixes)
+
+
+def as_dict(config) -> dict:
+    """A config as plain JSON values, nested configs with the name of their class."""
+    if dataclasses.is_dataclass(config):
+        fields = {f.name: as_dict(getattr(config, f.name)) for f in dataclasses.fields(config)}
+        return {"kind": type(config).__name__, **fields}
+    if isinstance(config, tuple):
+        return [as_dict(c) for c in config]
+    return str(config) if isinstance(config, Path) else config

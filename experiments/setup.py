@@ -1,0 +1,72 @@
+"""From a config to the objects that a run works with."""
+
+import dataclasses
+from dataclasses import dataclass
+
+import jax
+import numpy as np
+
+from agents import hf, policy, qwen3vl
+from agents.policy import JaxGenerator, Params, Policy
+from agents.prompts import PromptWriter, image_tokens
+from agents.tokenizer import Tokenizer
+from experiments.configs import Experiment
+from jaxenv import MixedBatch
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Environments, tokeniser and policy of one experiment."""
+
+    config: Experiment
+    mixed: MixedBatch  # the training environments, in the order of config.envs
+    writer: PromptWriter
+    policy: Policy
+    params: Params  # where training starts
+    targets: np.ndarray  # i32[E]: hardest level of the curriculum, each environment's eval_level
+
+    def generator(self, params: Params, temperature: float | None = None) -> JaxGenerator:
+        """The in-process generator at the training temperature, or another one."""
+        if temperature is None:
+            temperature = self.config.grpo.temperature
+        return JaxGenerator(self.policy, params, self.config.shapes, temperature)
+
+
+def build(config: Experiment) -> Setup:
+    mixed = MixedBatch(config.envs, config.model.resolution, config.model.modality)
+    key = jax.random.fold_in(jax.random.key(config.seed), 0)
+    if config.model.path is not None:
+        tokenizer = Tokenizer(config.model.path / "tokenizer.json")
+        model_config, model = hf.load_pretrained(config.model.path)
+        held, params = policy.hold(model_config, model, _unused(tokenizer))
+    else:
+        tokenizer = Tokenizer()
+        held, params = policy.create(fresh(config, tokenizer), key, _unused(tokenizer))
+    vision = held.config.vision
+    per_picture = image_tokens(config.model.resolution, vision.patch, vision.merge)
+    targets = np.asarray([b.env.eval_level for b in mixed.batches], np.int32)
+    return Setup(config, mixed, PromptWriter(tokenizer, per_picture), held, params, targets)
+
+
+def fresh(config: Experiment, tokenizer: Tokenizer) -> qwen3vl.Config:
+    """A small Qwen3-VL over the shipped vocabulary: 8-pixel patches, one token each, so that patches match cells."""
+    ids = {
+        "image_token": tokenizer.id("<|image_pad|>"),
+        "vision_start": tokenizer.id("<|vision_start|>"),
+        "vision_end": tokenizer.id("<|vision_end|>"),
+        "pad": tokenizer.pad,
+        "eos": tokenizer.eos,
+    }
+    model = qwen3vl.nano(tokenizer.vocab, positions=image_tokens(config.model.resolution, 8, 1), **ids)
+    if config.model.size == "tiny":
+        text = dataclasses.replace(
+            model.text, hidden=16, mlp=32, layers=2, heads=1, head_dim=8, mrope_section=(2, 1, 1)
+        )
+        vision = dataclasses.replace(model.vision, depth=1, hidden=16, mlp=32, heads=1)
+        model = dataclasses.replace(model, text=text, vision=vision)
+    return model
+
+
+def _unused(tokenizer: Tokenizer) -> tuple[int, ...]:
+    """Special tokens that no reply needs."""
+    return (tokenizer.id("<|im_start|>"), tokenizer.pad)
