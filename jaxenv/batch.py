@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 import jax
 import jax.numpy as jnp
@@ -50,11 +50,14 @@ class EnvBatch:
         pictures, prompts = batch.render(episodes), batch.prompts(episodes, harness.flags(4))
         episodes = batch.step(keys, episodes, batch.parse(replies))
 
-    All methods are pure; device methods are compiled on first use per batch size.
+    All methods are pure; device methods are compiled on first use per batch size. An `Env` keeps the resolution
+    it was made with; `resolution` is for ids.
     """
 
     def __init__(self, env: Env | str, resolution: int = 256, modality: harness.Modality = "picture"):
         self.env = make(env, resolution) if isinstance(env, str) else env
+        if modality not in get_args(harness.Modality):
+            raise ValueError(f"modality is one of {get_args(harness.Modality)}, not {modality!r}")
         self.modality: harness.Modality = modality
 
     def start(self, keys: Array, levels: Array) -> Episode:

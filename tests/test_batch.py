@@ -170,6 +170,8 @@ def test_mixed_refuses(envs, keys):
             mixed.start(index, [0] * len(index), keys[: len(index)])
     with pytest.raises(ValueError, match="one resolution"):
         MixedBatch([envs[1], jaxenv.make("frozen_lake", 128)])
+    with pytest.raises(ValueError, match="modality is one of"):
+        EnvBatch(envs[1], modality="sound")
     with pytest.raises(ValueError, match="unknown environment"):
         MixedBatch(["frozen_lakes"])
 

@@ -35,32 +35,28 @@ def gymnasium_id(env_id: str) -> str:
 # arguments.
 
 
-@partial(jax.jit, static_argnames=("env", "modality"))
-def _reset(env: Env, modality: harness.Modality, seed: Array, level: Array, shown: Array):
+@partial(jax.jit, static_argnames="env")
+def _start(env: Env, seed: Array, level: Array) -> tuple[Array, episode.Episode]:
     key, k_start = jax.random.split(jax.random.key(seed))
-    ep = episode.start(env, k_start, level)
-    return key, ep, _observe(env, modality, ep, shown)
+    return key, episode.start(env, k_start, level)
+
+
+@partial(jax.jit, static_argnames="env")
+def _advance(env: Env, key: Array, ep: episode.Episode, action: Array) -> episode.Episode:
+    return episode.advance(env, jax.random.fold_in(key, ep.t), ep, action)
 
 
 @partial(jax.jit, static_argnames=("env", "modality"))
-def _step(env: Env, modality: harness.Modality, key: Array, ep: episode.Episode, action: Array, shown: Array):
-    ep = episode.advance(env, jax.random.fold_in(key, ep.t), ep, action)
-    return ep, _observe(env, modality, ep, shown)
-
-
-def _observe(
-    env: Env, modality: harness.Modality, ep: episode.Episode, shown: Array
-) -> tuple[Array | None, Array]:
-    picture = env.render(ep.state) if modality == "picture" else None
-    return picture, harness.prompt(env, ep.state, shown, modality)
+def _observe(env: Env, modality: harness.Modality, state: Any, shown: Array) -> tuple[Array | None, Array]:
+    picture = env.render(state) if modality == "picture" else None
+    return picture, harness.prompt(env, state, shown, modality)
 
 
 _render = jax.jit(lambda env, state: env.render(state), static_argnums=0)
 
 
 class GymnasiumEnv(gymnasium.Env):
-    """One environment. Observations: {"image": u8[R, R, 3], "text": str}, or {"text": str} in the symbolic
-    modality.
+    """One environment. Observations: {"image": u8[R, R, 3], "text": str}; symbolic ones have no image.
 
     An action is a whole reply; any string is accepted, and one without a legible `<answer>` is an invalid
     action, which changes nothing but the clock. A single-turn episode always ends by termination: its one
@@ -101,8 +97,9 @@ class GymnasiumEnv(gymnasium.Env):
         if render_mode not in (None, "rgb_array"):
             raise ValueError(f"render_mode is None or 'rgb_array', not {render_mode!r}")
         self.action_space = gymnasium.spaces.Text(max_length=codec.MAX_REPLY, min_length=0, charset=CHARSET)
-        shapes = jax.eval_shape(partial(_reset, self.env, modality), *self._arguments(0, self.level))
-        _, _, (picture, prompt) = shapes
+        _, shapes = jax.eval_shape(partial(_start, self.env), np.uint32(0), np.int32(0))
+        observe = partial(_observe, self.env, modality)
+        picture, prompt = jax.eval_shape(observe, shapes.state, np.ones(4, bool))
         spaces: dict[str, gymnasium.Space] = {
             "text": gymnasium.spaces.Text(max_length=prompt.shape[0], charset=CHARSET)
         }
@@ -117,28 +114,21 @@ class GymnasiumEnv(gymnasium.Env):
             raise ValueError(f"{self.env.id} has levels 0..{last} at {self.env.resolution} px, not {level}")
         return int(level)
 
-    def _arguments(self, seed: int, level: int):
-        return np.uint32(seed), np.int32(level), harness.LEVELS[self.harness]
-
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
-        """A fresh episode; the same seed gives the same one. `options={"level": k}` sets the level of this
-        episode.
-        """
+        """A fresh episode; the same seed gives the same one. `options={"level": k}` sets its level."""
         super().reset(seed=seed)
         self._level = self._checked((options or {}).get("level", self.level))
-        arguments = self._arguments(self.np_random.integers(2**32), self._level)
-        self._key, self._episode, seen = _reset(self.env, self.modality, *arguments)
-        return self._observation(seen), self._info()
+        seed_of_episode = np.uint32(self.np_random.integers(2**32))
+        self._key, self._episode = _start(self.env, seed_of_episode, np.int32(self._level))
+        return self._observation(), self._info()
 
     def step(self, action: str):
         """One reply: (observation, reward in [0, 1], terminated, truncated, info)."""
         if self._episode is None:
             raise gymnasium.error.ResetNeeded("call reset before step")
         answer = codec.read(self.env.answer, action)
-        self._episode, seen = _step(
-            self.env, self.modality, self._key, self._episode, answer, harness.LEVELS[self.harness]
-        )
-        observation, info = self._observation(seen), self._info()
+        self._episode = _advance(self.env, self._key, self._episode, answer)
+        observation, info = self._observation(), self._info()
         done, truncated = bool(self._episode.done), bool(self._episode.truncated)
         truncated = truncated and int(self._episode.limit) > 1
         return observation, float(self._episode.reward), done and not truncated, truncated, info
@@ -152,8 +142,9 @@ class GymnasiumEnv(gymnasium.Env):
         picture = _render(self.env, self._episode.state) if self._picture is None else self._picture
         return np.array(picture)
 
-    def _observation(self, seen: tuple[Array | None, Array]) -> dict[str, Any]:
-        self._picture, prompt = seen
+    def _observation(self) -> dict[str, Any]:
+        shown = harness.LEVELS[self.harness]
+        self._picture, prompt = _observe(self.env, self.modality, self._episode.state, shown)
         observation: dict[str, Any] = {"text": text.decode(np.asarray(prompt)[None])[0]}
         if self._picture is not None:
             observation["image"] = np.array(self._picture)  # a copy that the caller may write to
