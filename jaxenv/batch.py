@@ -50,8 +50,8 @@ class EnvBatch:
         pictures, prompts = batch.render(episodes), batch.prompts(episodes, harness.flags(4))
         episodes = batch.step(keys, episodes, batch.parse(replies))
 
-    All methods are pure; device methods are compiled on first use per batch size. An `Env` keeps the resolution
-    it was made with; `resolution` is for ids.
+    All methods are pure; device methods are compiled on first use per batch size. An `Env` keeps the
+    resolution it was made with; `resolution` is for ids.
     """
 
     def __init__(self, env: Env | str, resolution: int = 256, modality: harness.Modality = "picture"):
