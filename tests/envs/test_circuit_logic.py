@@ -1,7 +1,7 @@
 """Circuit logic: Reasoning Gym's answers, circuits read back from the text, balance, the drawing."""
 
 import re
-from functools import cache
+from functools import cache, partial
 
 import jax
 import jax.numpy as jnp
@@ -80,7 +80,7 @@ def test_the_observation_alone_gives_the_answer(level):
 
 
 def test_reasoning_gym_agrees():
-    """Its circuits in our state give its answers; only those with distinct inputs in each term can be written so."""
+    """Its circuits in our state give its answers; only those with distinct inputs in each term fit."""
     states, answers = [], []
     for reuse, seed in ((True, 0), (False, 1)):
         config = CircuitLogicConfig(min_terms=2, min_inputs=2, allow_reuse=reuse, seed=seed, size=700)
@@ -169,7 +169,7 @@ def test_sizes_names_and_diversity(level):
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_nothing_in_the_drawing_touches(level):
-    """Upstream's panel overflows; here pins, dots, circles, gates and names keep apart down to the least picture."""
+    """Upstream's panel overflows; here wires, circles and gates keep apart down to the least picture."""
     state, _, _ = instances(level)
     used = state.used[:300]
     for size in (ENV.min_resolution[level], 512):

@@ -31,7 +31,7 @@ class CircuitLogic(Env[State]):
 
     The output, the gates and what each gate gives are drawn first; the inputs follow. So neither the last
     gate nor the others tell anything about the output (upstream an AND at the end is 94 % zero). Also, the
-    inputs of a term are distinct and in the order of the rails, at most 12 in all, and spaces around an answer
+    inputs of a term are distinct and in the order of the rails, at most 12 in all, and spaces around answers
     cost nothing. Level 0 (two terms of two inputs, no negation) has 36 choices of gates times 148 of inputs.
     """
 
@@ -39,7 +39,7 @@ class CircuitLogic(Env[State]):
     source = ("Gym-V Logic/CircuitLogic-v0", "Reasoning Gym circuit_logic")
     question = (
         "The picture shows a logic circuit and the bits of its inputs. Which bit comes out at OUT? "
-        "A dot joins a wire to an input line, a red circle negates, and XOR gives 1 for an odd number of ones."
+        "A dot joins a wire to an input line, a red circle negates, XOR gives 1 for an odd number of ones."
     )
     rules = (
         "Each input is a vertical line with its name and bit on top. Wires that cross a line without a dot "
