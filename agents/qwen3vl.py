@@ -395,8 +395,8 @@ def _linear(config: Config, inputs: int, outputs: int, *, bias: bool, rngs: nnx.
     return nnx.Linear(inputs, outputs, use_bias=bias, rngs=rngs, **_dtypes(config))
 
 
-def _embed(config: Config, count: int, size: int, rngs: nnx.Rngs) -> nnx.Embed:
-    init = nnx.initializers.normal(0.02)
+def _embed(config: Config, count: int, size: int, rngs: nnx.Rngs, scale: float = 0.02) -> nnx.Embed:
+    init = nnx.initializers.normal(scale)
     return nnx.Embed(count, size, embedding_init=init, rngs=rngs, **_dtypes(config))
 
 
@@ -494,7 +494,9 @@ class VisionModel(nnx.Module):
         vision = config.vision
         self.config = config
         self.patch_embed = PatchEmbed(config, rngs)
-        self.pos_embed = _embed(config, vision.positions, vision.hidden, rngs)
+        # As large as the embedded patches at the start: only these positions reach the values that attention
+        # reads, and from 0.02 a fresh model needs hundreds of steps more to tell where in a picture things are.
+        self.pos_embed = _embed(config, vision.positions, vision.hidden, rngs, scale=1.0)
         self.blocks = nnx.List([VisionBlock(config, rngs) for _ in range(vision.depth)])
         self.merger = Merger(config, rngs, norm_joined=False)
         self.deepstack_merger_list = nnx.List(

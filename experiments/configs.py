@@ -82,12 +82,17 @@ class Experiment:
 
 
 def nano(**changes) -> Experiment:
-    """A model of about 0.35 M parameters that starts from cloned oracles and trains on a laptop CPU."""
+    """A model of about 0.4 M parameters that starts from cloned oracles and trains on a laptop CPU."""
     return dataclasses.replace(
         Experiment(
-            envs=("frozen_lake", "tictactoe_qa", "rotate_matrix"),
-            cloning=Cloning(),
-            curriculum=HDC(min_prompts=12),
+            envs=("frozen_lake", "rotate_matrix", "mini_sudoku", "tictactoe_qa"),
+            model=Model(resolution=48),
+            shapes=Shapes(buckets=(72, 128, 192), replies=(8, 32)),
+            cloning=Cloning(steps=1200, harness=(0.1, 0.1, 0.1, 0.1, 0.6)),
+            curriculum=HDC(min_prompts=12, tau_scale=0.5, tau_harness=0.5),
+            grpo=GRPO(learning_rate=3e-4, advantage="step"),
+            batch=16,
+            prompts=1600,
         ),
         **changes,
     )
