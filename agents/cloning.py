@@ -1,5 +1,6 @@
 """Behaviour cloning of the oracles: how a model from scratch becomes a weak base policy for GRPO."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +23,7 @@ class Config:
     rows: int = 32  # demonstrations a step
     learning_rate: float = 1e-2  # Muon's, for matrices; a fifth of it is Adam's, for the rest
     harness: tuple[float, ...] = (0.15, 0.15, 0.2, 0.2, 0.3)  # shares of H0 .. H4 among the demonstrations
+    shares: tuple[float, ...] = ()  # of the environments, in their order; empty: equal shares
     noise: float = 0.3  # share of wrong turns on the way to a demonstrated state
 
     def __post_init__(self):
@@ -29,6 +31,8 @@ class Config:
             raise ValueError(f"cloning.steps and cloning.rows must be positive, got {self.steps}, {self.rows}")
         if len(self.harness) != 5 or min(self.harness) < 0 or not np.isclose(sum(self.harness), 1.0):
             raise ValueError(f"cloning.harness must be five shares that sum to 1, got {self.harness}")
+        if self.shares and (min(self.shares) <= 0 or not np.isclose(sum(self.shares), 1.0)):
+            raise ValueError(f"cloning.shares must be positive and sum to 1, got {self.shares}")
         if not 0 <= self.noise <= 1:
             raise ValueError(f"cloning.noise must lie in [0, 1], got {self.noise}")
 
@@ -68,14 +72,15 @@ def wander(env: Env, key: Array, levels: Array, noise: Array) -> Episode:
 def demonstrations(
     mixed: MixedBatch, writer: PromptWriter, targets: Sequence[int], key: Array, count: int, config: Config
 ) -> tuple[list[Prompt], list[np.ndarray]]:
-    """About `count` prompts with the oracle's reply (token ids), environments in equal shares, levels 0 .. target."""
+    """About `count` prompts with the oracle's reply (token ids), levels 0 .. target."""
     prompts, replies = [], []
-    each = -(-count // len(mixed.batches))
+    shares = config.shares or (1 / len(mixed.batches),) * len(mixed.batches)
     for index, batch in enumerate(mixed.batches):
+        each = math.ceil(count * shares[index])
         k_level, k_wander, k_harness = jax.random.split(jax.random.fold_in(key, index), 3)
         levels = jax.random.randint(k_level, (each,), 0, targets[index] + 1, jnp.int32)
-        shares = jnp.asarray(config.harness, jnp.float32)
-        shown = harness.flags(jax.random.choice(k_harness, 5, (each,), p=shares))
+        of_harness = jnp.asarray(config.harness, jnp.float32)
+        shown = harness.flags(jax.random.choice(k_harness, 5, (each,), p=of_harness))
         episodes = wander(batch.env, k_wander, levels, jnp.float32(config.noise))
         texts = batch.prompts(episodes, shown)
         pictures = _pictures(batch, episodes)

@@ -157,6 +157,8 @@ class Samples:
 class Generator(Protocol):
     """What writes replies: in-process here; a server behind the same call elsewhere."""
 
+    at_once: int  # replies to one prompt that cost about as much as one
+
     def generate(self, prompts: Sequence[Prompt], counts: Sequence[int], key: Array) -> list[Samples]:
         """`counts[i]` replies to prompt i, deterministic by key where the generator is."""
 
@@ -185,9 +187,12 @@ class JaxGenerator:
 
     def __init__(self, policy: Policy, params: Params, shapes: Shapes, temperature: float = 1.0):
         self.policy, self.params, self.shapes, self.temperature = policy, params, shapes, temperature
+        self.at_once = shapes.samples
 
     def generate(self, prompts: Sequence[Prompt], counts: Sequence[int], key: Array) -> list[Samples]:
         shapes = self.shapes
+        if len(counts) != len(prompts) or min(counts, default=1) < 1:
+            raise ValueError(f"{len(prompts)} prompts need as many counts of at least 1, got {list(counts)}")
         # One row for every `samples` replies of a prompt; alike prompts side by side, so that a batch ends together.
         rows = [i for i, count in enumerate(counts) for _ in range(-(-count // shapes.samples))]
         lengths = [bucket(len(p.ids), shapes.buckets) for p in prompts]

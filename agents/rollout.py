@@ -83,6 +83,7 @@ def collect(
     log = _Log()
     turns: dict[str, list] = {name: [] for name in ("episode", "prompt", "sample", "valid", "reward")}
     replies: list[str] = []
+    pool: dict[int, list[tuple]] = {}  # replies to each prompt that nobody has used yet
     done = np.zeros(count, bool)
     turn = 0
     while not done.all():
@@ -90,15 +91,10 @@ def collect(
         active = np.flatnonzero(~done)
         prompt_of = _look(mixed, groups, active, env, shown, writer, log)
         asked, where = np.unique(prompt_of, return_inverse=True)
-        counts = np.bincount(where)
-        samples = generator.generate([log.prompts[p] for p in asked], counts.tolist(), jax.random.fold_in(k_turn, 0))
-        # The k-th episode that stands before a prompt takes the k-th of its replies.
-        taken = np.zeros(len(asked), np.int64)
+        _fill(pool, asked, np.bincount(where), generator, log.prompts, jax.random.fold_in(k_turn, 0))
         texts = ["<answer></answer>"] * count
-        for row, w in zip(active, where):
-            s = samples[w]
-            one = (s.tokens[taken[w]], s.log_probs[taken[w]], s.mask[taken[w]])
-            taken[w] += 1
+        for row, p in zip(active, prompt_of):
+            one = pool[p].pop()
             turns["sample"].append(one)
             texts[row] = read_reply(writer.tokenizer, one[0], one[2])
             replies.append(texts[row])
@@ -120,6 +116,23 @@ def collect(
         np.repeat(np.arange(len(np.asarray(request.env)), dtype=np.int32), group_size), ret,
         mixed.field(groups, "success"), mixed.field(groups, "t"),
     )  # fmt: skip
+
+
+def _fill(
+    pool: dict[int, list[tuple]], asked: np.ndarray, wanted: np.ndarray, generator: Generator, prompts: list[Prompt], key: Array
+) -> None:
+    """See to it that every asked prompt has as many unused replies as are wanted.
+
+    Replies to one prompt are independent draws of one policy, so those that a batch yields beyond the wanted ones
+    serve later turns in the same state.
+    """
+    short = [(p, n - len(pool.get(p, ()))) for p, n in zip(asked.tolist(), wanted.tolist())]
+    short = [(p, -(-n // generator.at_once) * generator.at_once) for p, n in short if n > 0]
+    if not short:
+        return
+    samples = generator.generate([prompts[p] for p, _ in short], [n for _, n in short], key)
+    for (p, _), s in zip(short, samples):
+        pool.setdefault(p, []).extend(zip(s.tokens[::-1], s.log_probs[::-1], s.mask[::-1]))
 
 
 def read_reply(tokenizer: Tokenizer, tokens: np.ndarray, mask: np.ndarray) -> str:

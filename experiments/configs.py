@@ -71,6 +71,8 @@ class Experiment:
         for name in ("group_size", "batch", "checkpoint_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
+        if self.cloning and self.cloning.shares and len(self.cloning.shares) != len(self.envs):
+            raise ValueError(f"cloning.shares has {len(self.cloning.shares)} entries for {len(self.envs)} envs")
         if self.group_size < 2:
             raise ValueError("group_size must be at least 2: a group of one has no advantage")
         if self.prompts < self.batch:
@@ -85,10 +87,10 @@ def nano(**changes) -> Experiment:
     """A model of about 0.4 M parameters that starts from cloned oracles and trains on a laptop CPU."""
     return dataclasses.replace(
         Experiment(
-            envs=("frozen_lake", "rotate_matrix", "mini_sudoku", "tictactoe_qa"),
-            model=Model(resolution=48),
-            shapes=Shapes(buckets=(72, 128, 192), replies=(8, 32)),
-            cloning=Cloning(steps=1200, harness=(0.1, 0.1, 0.1, 0.1, 0.6)),
+            envs=("frozen_lake", "door_key", "mini_sudoku", "tictactoe_qa"),
+            model=Model(resolution=56),
+            shapes=Shapes(buckets=(88, 144, 208), replies=(8, 24)),
+            cloning=Cloning(steps=1200, harness=(0.1, 0.1, 0.1, 0.1, 0.6), shares=(0.35, 0.2, 0.35, 0.1)),
             curriculum=HDC(min_prompts=12, tau_scale=0.5, tau_harness=0.5),
             grpo=GRPO(learning_rate=3e-4, advantage="step"),
             batch=16,

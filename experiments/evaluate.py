@@ -59,7 +59,7 @@ def request(env: int, level: int, seeds: np.ndarray) -> Request:
 
 def policy_player(setup: Setup, params: Params, temperature: float, keep: list[Rollouts] | None = None) -> Player:
     """The policy at a sampling temperature (0: greedy); `keep` receives the rollouts."""
-    generator = setup.generator(params, temperature)
+    generator = setup.evaluator(params, temperature)
 
     def play(mixed, wanted, key, progress):
         rollouts = collect(mixed, generator, setup.writer, wanted, 1, key, progress=progress)
@@ -178,8 +178,11 @@ def main(
     if policy == "checkpoint":
         if run_dir is None:
             raise SystemExit("--policy checkpoint needs --run-dir")
+        folder = run_dir / "checkpoints" / stage
+        if not folder.is_dir():
+            raise SystemExit(f"no checkpoints in {folder}")
         setup = build(experiment)
-        checkpoints = Checkpoints(run_dir / "checkpoints" / stage)
+        checkpoints = Checkpoints(folder)
         params = checkpoints.restore({"params": setup.params}, part=True)["params"]
         player = policy_player(setup, params, settings.temperature)
     else:

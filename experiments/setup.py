@@ -25,11 +25,15 @@ class Setup:
     params: Params  # where training starts
     targets: np.ndarray  # i32[E]: hardest level of the curriculum, each environment's eval_level
 
-    def generator(self, params: Params, temperature: float | None = None) -> JaxGenerator:
-        """The in-process generator at the training temperature, or another one."""
-        if temperature is None:
-            temperature = self.config.grpo.temperature
-        return JaxGenerator(self.policy, params, self.config.shapes, temperature)
+    def generator(self, params: Params) -> JaxGenerator:
+        """The in-process generator for training."""
+        return JaxGenerator(self.policy, params, self.config.shapes, self.config.grpo.temperature)
+
+    def evaluator(self, params: Params, temperature: float) -> JaxGenerator:
+        """The generator for evaluation, where every instance is played once: more prompts, fewer replies a batch."""
+        shapes = self.config.shapes
+        wide = dataclasses.replace(shapes, rows=shapes.rows * max(1, shapes.samples // 2), samples=min(2, shapes.samples))
+        return JaxGenerator(self.policy, params, wide, temperature)
 
 
 def build(config: Experiment) -> Setup:
