@@ -19,7 +19,7 @@ from jaxenv.core import Env
 
 @dataclass(frozen=True)
 class Config:
-    steps: int = 1200
+    steps: int = 1200  # 0: no cloning
     rows: int = 32  # demonstrations a step
     learning_rate: float = 1e-2  # Muon's, for matrices; a fifth of it is Adam's, for the rest
     harness: tuple[float, ...] = (0.15, 0.15, 0.2, 0.2, 0.3)  # shares of H0 .. H4 among the demonstrations
@@ -27,8 +27,8 @@ class Config:
     noise: float = 0.3  # share of wrong turns on the way to a demonstrated state
 
     def __post_init__(self):
-        if self.steps < 1 or self.rows < 1:
-            raise ValueError(f"cloning.steps and cloning.rows must be positive, got {self.steps}, {self.rows}")
+        if self.steps < 0 or self.rows < 1:
+            raise ValueError(f"cloning needs steps >= 0 and rows >= 1, got {self.steps} and {self.rows}")
         if len(self.harness) != 5 or min(self.harness) < 0 or not np.isclose(sum(self.harness), 1.0):
             raise ValueError(f"cloning.harness must be five shares that sum to 1, got {self.harness}")
         if self.shares and (min(self.shares) <= 0 or not np.isclose(sum(self.shares), 1.0)):

@@ -49,7 +49,7 @@ class Experiment:
     envs: tuple[str, ...] = ("frozen_lake",)
     model: Model = Model()
     shapes: Shapes = Shapes(buckets=(96, 160), replies=(8, 24))
-    cloning: Cloning | None = None  # None: start from the model as it is
+    cloning: Cloning = Cloning(steps=0)
     curriculum: HDC | NoCurriculum = HDC()
     grpo: GRPO = GRPO()
     group_size: int = 16  # rollouts per prompt
@@ -71,7 +71,7 @@ class Experiment:
         for name in ("group_size", "batch", "checkpoint_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
-        if self.cloning and self.cloning.shares and len(self.cloning.shares) != len(self.envs):
+        if self.cloning.shares and len(self.cloning.shares) != len(self.envs):
             raise ValueError(f"cloning.shares has {len(self.cloning.shares)} entries for {len(self.envs)} envs")
         if self.group_size < 2:
             raise ValueError("group_size must be at least 2: a group of one has no advantage")
@@ -90,7 +90,7 @@ def nano(**changes) -> Experiment:
             envs=("frozen_lake", "door_key", "mini_sudoku", "tictactoe_qa"),
             model=Model(resolution=56),
             shapes=Shapes(buckets=(88, 144, 208), replies=(8, 24)),
-            cloning=Cloning(steps=1200, harness=(0.1, 0.1, 0.1, 0.1, 0.6), shares=(0.35, 0.2, 0.35, 0.1)),
+            cloning=Cloning(steps=1400, harness=(0.1, 0.1, 0.1, 0.1, 0.6), shares=(0.27, 0.08, 0.5, 0.15)),
             curriculum=HDC(min_prompts=12, tau_scale=0.5, tau_harness=0.5),
             grpo=GRPO(learning_rate=3e-4, advantage="step"),
             batch=16,

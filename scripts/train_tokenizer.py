@@ -1,8 +1,8 @@
 """Train the shipped vocabulary on the texts of all environments: `python scripts/train_tokenizer.py`.
 
 The pre-tokeniser isolates digits, single capitals, answer tags, signs and line feeds (each with the space before it,
-if any), and keeps the words of a clause together with its punctuation, so that byte-pair merges can make one token of
-a fixed clause while every fact stays a token of its own.
+if any), and keeps the words of a clause together with its punctuation, so that
+byte-pair merges can make one token of a fixed clause while every fact stays a token of its own.
 """
 
 import sys
@@ -22,15 +22,16 @@ from agents.tokenizer import SHIPPED, SPECIAL  # noqa: E402
 from jaxenv import harness  # noqa: E402
 
 PIECES = Regex(
-    r" ?</?answer>|\n| ?\d| ?[A-Z](?![a-z])"
-    r"| ?[A-Z]?[a-z]+(?: [A-Z]?[a-z]+)*[.,:;?!]*\n?"  # a clause with the punctuation that ends it
+    r" ?</?answer>|\n"
+    r"| ?\d| ?[A-Z](?![a-z])[.:]?"
+    r"| ?[A-Z]?[a-z]+(?:[ -][A-Z]?[a-z]+)*[.,:;?!]*\n?"  # a clause with the punctuation that ends it
     r"| ?[^\sA-Za-z0-9]"
 )
 
 
 @dataclass(frozen=True)
 class Config:
-    vocab: int = 2048  # at most; merges stop earlier when nothing repeats
+    vocab: int = 3072  # at most; merges stop earlier when nothing repeats
     instances: int = 64  # per environment and level
     output: Path = SHIPPED
 
