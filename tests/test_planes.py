@@ -176,7 +176,7 @@ def test_jit_equals_eager_equals_vmap(resolution):
     for k in range(3):
         alone = [x[k] for x in (*batch, present)]
         np.testing.assert_array_equal(jax.jit(draw)(*alone), together[k])
-    if resolution > 72:
+    if resolution != 72:
         return  # the eager check is slow and no different at other sizes
     with jax.disable_jit():
         np.testing.assert_array_equal(draw(*(x[0] for x in (*batch, present))), together[0])
