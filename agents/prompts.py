@@ -62,12 +62,13 @@ class PromptWriter:
 
     def __init__(self, tokenizer: Tokenizer, tokens_per_picture: int):
         self.tokenizer, self.tokens_per_picture = tokenizer, tokens_per_picture
-        self._cache: dict[str, np.ndarray] = {}
+        self._cache: dict[tuple[str, bool], np.ndarray] = {}
 
     def __call__(self, text: str, picture: np.ndarray | None, kind: int = 0) -> Prompt:
-        ids = self._cache.get(text)
+        name = (text, picture is not None)
+        ids = self._cache.get(name)
         if ids is None:
             ids = self.tokenizer.chat(text, self.tokens_per_picture if picture is not None else 0)
             if len(self._cache) < 100_000:
-                self._cache[text] = ids
+                self._cache[name] = ids
         return Prompt(ids, picture, kind)

@@ -27,6 +27,8 @@ class Tokenizer:
         missing = [token for token in SPECIAL if self._backend.token_to_id(token) is None]
         if missing:
             raise ValueError(f"tokenizer {path} lacks the special tokens {missing}")
+        # A special token's name inside a text is text: neither an environment nor a reply can forge a turn.
+        self._backend.encode_special_tokens = True
 
     @property
     def vocab(self) -> int:
@@ -48,6 +50,7 @@ class Tokenizer:
         return self.id("<|im_end|>")
 
     def encode(self, text: str) -> list[int]:
+        """Ids of a text; never a special token."""
         return self._backend.encode(text, add_special_tokens=False).ids
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -57,8 +60,9 @@ class Tokenizer:
     @cached_property
     def _frame(self) -> tuple[list[int], list[int], list[int]]:
         # `<|im_end|>` and the line feed behind it are separate pieces, as in Qwen's own tokenisation.
-        before = self.encode("<|im_start|>user\n")
-        after = self.encode("<|im_end|>\n<|im_start|>assistant\n")
+        start = self.id("<|im_start|>")
+        before = [start, *self.encode("user\n")]
+        after = [self.eos, *self.encode("\n"), start, *self.encode("assistant\n")]
         picture = [self.id("<|vision_start|>"), self.id("<|image_pad|>"), self.id("<|vision_end|>")]
         return before, picture, after
 
