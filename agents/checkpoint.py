@@ -29,7 +29,8 @@ class Checkpoints:
 
     def save(self, step: int, tree: Any) -> None:
         """Write everything; returns when it is on disk. Saving a step that exists is an error."""
-        self._manager.save(step, args=ocp.args.StandardSave(_named(tree)))
+        # Without `force` orbax leaves out steps up to the latest one and says nothing.
+        self._manager.save(step, args=ocp.args.StandardSave(_named(tree)), force=True)
         self._manager.wait_until_finished()
 
     @property
@@ -64,7 +65,7 @@ class Checkpoints:
                     f"checkpoint {step}: {name} is {value.dtype}{value.shape}, not {expected.dtype}{expected.shape}"
                 )
             if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-                out.append(jax.random.wrap_key_data(jnp.asarray(value)))
+                out.append(jax.random.wrap_key_data(jnp.asarray(value), impl=jax.random.key_impl(leaf)))
             else:
                 out.append(jnp.asarray(value) if isinstance(leaf, jax.Array) else value)
         return jax.tree_util.tree_unflatten(structure, out)
