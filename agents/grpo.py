@@ -68,20 +68,22 @@ class Config:
 # ---- advantages ----
 
 
-def normalise(values: Array, group: Array, groups: int, scale_by_std: bool) -> Array:
+def normalise(values: np.ndarray, group: np.ndarray, scale_by_std: bool) -> np.ndarray:
     """f32[N]: values minus the mean of their group, over its unbiased standard deviation if asked.
 
-    Exactly zero in groups whose values do not differ (singletons among them). `group` holds ids 0 .. groups - 1 in
-    any order.
+    Exactly zero in groups whose values do not differ (singletons among them). `group` holds ids from 0 in any order.
+    In numpy: the number of turns differs from batch to batch, and every new length would be compiled anew.
     """
-    sums = partial(jax.ops.segment_sum, segment_ids=group, num_segments=groups)
-    count = sums(jnp.ones_like(values))
-    centred = values - (sums(values) / jnp.maximum(count, 1.0))[group]
-    spread = jax.ops.segment_max(values, group, groups) - jax.ops.segment_min(values, group, groups)
+    values = values.astype(np.float64)
+    count = np.maximum(np.bincount(group), 1)
+    centred = values - (np.bincount(group, values) / count)[group]
+    low, high = np.full(len(count), np.inf), np.full(len(count), -np.inf)
+    np.minimum.at(low, group, values)
+    np.maximum.at(high, group, values)
     if scale_by_std:
-        std = jnp.sqrt(sums(centred**2) / jnp.maximum(count - 1.0, 1.0))
+        std = np.sqrt(np.bincount(group, centred**2) / np.maximum(count - 1, 1))
         centred = centred / (std + 1e-6)[group]
-    return jnp.where((spread > _SAME)[group], centred, 0.0)
+    return np.where((high - low > _SAME)[group], centred, 0.0).astype(np.float32)
 
 
 def returns_to_go(reward: np.ndarray, episode: np.ndarray, discount: float) -> np.ndarray:
@@ -98,14 +100,13 @@ def advantages(rollouts: Rollouts, config: Config) -> np.ndarray:
 
     Same state means the same group and the same prompt: states are compared byte for byte when prompts are made.
     """
-    groups = int(rollouts.group.max()) + 1
-    whole = np.asarray(normalise(rollouts.ret, rollouts.group, groups, config.scale_by_std))[rollouts.episode]
+    whole = normalise(rollouts.ret, rollouts.group, config.scale_by_std)[rollouts.episode]
     if config.advantage == "trajectory":
         return whole
     anchors = np.stack([rollouts.group[rollouts.episode], rollouts.prompt])
     _, anchor = np.unique(anchors, axis=1, return_inverse=True)
     to_go = returns_to_go(rollouts.reward, rollouts.episode, config.discount)
-    step = np.asarray(normalise(to_go, anchor.astype(np.int32), int(anchor.max()) + 1, config.scale_by_std))
+    step = normalise(to_go, anchor.reshape(-1), config.scale_by_std)
     return whole + np.float32(config.step_weight) * step
 
 
@@ -122,6 +123,8 @@ class Chunk:
     gain: Array  # f32[B, S] sum of the positive advantages
     loss: Array  # f32[B, S] sum of the negative advantages
     count: Array  # f32[B, S] occurrences, 0 in padding
+    gains: Array  # f32[B, S] those with a positive advantage
+    losses: Array  # f32[B, S] those with a negative advantage
     sampler: Array  # f32[B, S, T] log-probs when sampled
     old: Array  # f32[B, S, T] log-probs before the first update from this batch; unused while `first`
     reference: Array  # f32[B, S, T] log-probs of the reference policy; zeros without a KL penalty
@@ -161,7 +164,7 @@ def objective(
     weight = jax.lax.stop_gradient(jnp.minimum(jnp.exp(drift), config.mismatch_cap))
     gain, loss = chunk.gain[..., None], chunk.loss[..., None]
     clipped = gain * jnp.minimum(ratio, 1 + config.clip_high) + loss * jnp.maximum(ratio, 1 - config.clip_low)
-    count = chunk.count[..., None] * chunk.mask
+    count, gains, losses = (n[..., None] * chunk.mask for n in (chunk.count, chunk.gains, chunk.losses))
     # k3 (Schulman): non-negative, zero exactly where both policies agree; its gradient pulls towards the reference.
     behind = jnp.where(chunk.mask > 0, chunk.reference - log_probs, 0.0)
     kl_reference = jnp.exp(behind) - behind - 1.0
@@ -173,8 +176,8 @@ def objective(
         "tokens": count.sum(),
         "entropy": (count * entropy).sum(),
         "ratio": (count * ratio).sum(),
-        "clipped_low": jnp.where((ratio < 1 - config.clip_low) & (loss < 0), count, 0.0).sum(),
-        "clipped_high": jnp.where((ratio > 1 + config.clip_high) & (gain > 0), count, 0.0).sum(),
+        "clipped_low": jnp.where(ratio < 1 - config.clip_low, losses, 0.0).sum(),
+        "clipped_high": jnp.where(ratio > 1 + config.clip_high, gains, 0.0).sum(),
         "kl_old": (count * (jnp.exp(old - log_probs) - (old - log_probs) - 1.0)).sum(),
         "kl_reference": (count * kl_reference).sum() if config.kl else jnp.float32(0.0),
         "mismatch": (count * jnp.abs(drift)).sum(),
@@ -224,6 +227,8 @@ class Pairs:
     gain: np.ndarray  # f32[Q]
     loss: np.ndarray  # f32[Q]
     count: np.ndarray  # f32[Q]
+    gains: np.ndarray  # f32[Q]
+    losses: np.ndarray  # f32[Q]
     live: np.ndarray  # bool[B] groups that any advantage is left in
     total_tokens: float  # tokens of all turns in live groups
 
@@ -243,7 +248,8 @@ def pairs(rollouts: Rollouts, advantage: np.ndarray) -> Pairs:
     return Pairs(
         rollouts.prompt[first], rollouts.tokens[first], rollouts.mask[first], rollouts.log_probs[first],
         sums(np.maximum(a, 0)).astype(np.float32), sums(np.minimum(a, 0)).astype(np.float32),
-        sums().astype(np.float32), live, float(rollouts.mask[kept].sum()),
+        sums().astype(np.float32), sums(a > 0).astype(np.float32), sums(a < 0).astype(np.float32), live,
+        float(rollouts.mask[kept].sum()),
     )  # fmt: skip
 
 
@@ -269,15 +275,17 @@ def chunks(prompts: Sequence[Prompt], batch: Pairs, shapes: Shapes, pad: int) ->
         shape = (shapes.rows, shapes.samples)
         tokens = np.full((*shape, reply), pad, np.int32)
         mask, sampler = np.zeros((*shape, reply), np.float32), np.zeros((*shape, reply), np.float32)
-        gain, loss, count = (np.zeros(shape, np.float32) for _ in range(3))
+        names = ("gain", "loss", "count", "gains", "losses")
+        sums = {name: np.zeros(shape, np.float32) for name in names}
         for i, (_, _, _, qs) in enumerate(some):
             for k, q in enumerate(qs):
                 n = length[q]
                 tokens[i, k, :n], mask[i, k, :n], sampler[i, k, :n] = batch.tokens[q, :n], 1.0, batch.sampler[q, :n]
-                gain[i, k], loss[i, k], count[i, k] = batch.gain[q], batch.loss[q], batch.count[q]
+                for name in names:
+                    sums[name][i, k] = getattr(batch, name)[q]
         packed = pack([prompts[p] for _, _, p, _ in some], shapes.rows, size, pad)
         zeros = np.zeros_like(sampler)
-        out.append(Chunk(packed, tokens, mask, gain, loss, count, sampler, zeros, zeros))
+        out.append(Chunk(packed, tokens, mask, **sums, sampler=sampler, old=zeros, reference=zeros))
     return out
 
 
