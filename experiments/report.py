@@ -24,7 +24,8 @@ def interval(values: np.ndarray) -> tuple[float, float]:
 def relative_gain(trained: Sequence[float], base: Sequence[float]) -> float:
     """The paper's Rel. in percent: the mean of trained/base - 1 over its columns (single-turn, multi-turn).
 
-    This gives the printed Rel. of Tables 3, 4 and 9. Table 5's does not follow from its rows (10.9, 17.0, 26.2
+    This gives the printed Rel. of Tables 3, 4 and 9, with one exception that looks like swapped digits (8B Random-K
+    + HDC on ID environments: 134.3, printed 143.4). Table 5's does not follow from its rows (10.9, 17.0, 26.2
     against the printed 11.5, 18.1, 27.7). NaN where a base is 0.
     """
     if any(b == 0 for b in base):
@@ -78,8 +79,9 @@ def comparison(run: Run, base: "Scores", others: "Mapping[str, Scores]") -> str:
         for name in names:
             end = means(others[name], held_out)
             rel = relative_gain([end[k] for k in start], list(start.values()))
+            relative = "" if math.isnan(rel) else f", Rel. {rel:+.1f}%"
             cells += [
-                ", ".join(f"{k} {100 * v:.1f}" for k, v in end.items()) + f", Rel. {rel:+.1f}%",
+                ", ".join(f"{k} {100 * v:.1f}" for k, v in end.items()) + relative,
                 "**" + cell(*pooled_gain(base, others[name], held_out), signed=True) + "**",
             ]
         lines.append("| " + " | ".join(cells) + " |")

@@ -1,6 +1,7 @@
 """The folder of a run: config, CSV files, wandb, checkpoints; made once, reopened with --resume."""
 
 import csv
+import io
 import json
 import os
 import secrets
@@ -56,11 +57,13 @@ class Run:
 
     def cut(self, name: str, column: str, last: int) -> None:
         """Drop the rows of a CSV beyond a checkpoint: the resumed run writes them anew."""
-        kept = [row for row in self.rows(name) if int(row[column]) <= last]
+        # A row that was cut short by a kill lacks its last columns: it belongs to no checkpoint.
+        kept = [row for row in self.rows(name) if None not in row.values() and int(row[column]) <= last]
         file = self.path(f"{name}.csv")
         if kept:
-            lines = [",".join(kept[0])] + [",".join(row.values()) for row in kept]
-            write(file, "\n".join(lines) + "\n")
+            text = io.StringIO(newline="")
+            csv.writer(text).writerows([kept[0].keys(), *(row.values() for row in kept)])
+            write(file, text.getvalue())
         else:
             file.unlink(missing_ok=True)
 
@@ -114,7 +117,7 @@ class Run:
 def write(file: Path, text: str) -> None:
     """Write aside and rename: a reader or a restart never sees half a file."""
     aside = file.with_suffix(file.suffix + ".part")
-    aside.write_text(text)
+    aside.write_text(text, newline="")
     aside.replace(file)
 
 

@@ -1,5 +1,6 @@
 """Train a policy by GRPO on any environments under any curriculum: `python -m experiments.train nano --run-dir runs/x`."""
 
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,7 +92,8 @@ def reinforce(setup: Setup, run: Run, base: Params, name: str = "train") -> Para
     )
     if checkpoints.latest is not None:
         progress = Progress.of(checkpoints.restore(progress.tree()))
-    run.cut(name, "update", progress.update)
+    for rows in (name, f"{name}_curriculum"):
+        run.cut(rows, "update", progress.update)
     key = jax.random.fold_in(jax.random.key(config.seed), 2)
     ids = setup.mixed.ids
     with tqdm(total=config.updates * config.batch, initial=progress.update * config.batch, desc=name, unit="prompt") as bar:
@@ -186,15 +188,22 @@ def main(experiment: Preset = DEFAULT, run_dir: Path = Path("runs/train"), resum
         run_dir: where the run goes.
         resume: continue the run in `run_dir`.
     """
-    run = Run(run_dir, experiment, resume)
-    setup = build(experiment)
-    base = clone(setup, run) if experiment.cloning else setup.params
-    before = evaluate_policy(setup, run, base, "base")
-    trained = reinforce(setup, run, base)
-    after = evaluate_policy(setup, run, trained, "trained", experiment.prompts)
-    print(report.comparison(run, before, {"trained": after}))
-    report.curves(run, "train")
-    run.close()
+    try:
+        run = Run(run_dir, experiment, resume)
+    except (FileExistsError, ValueError) as error:
+        sys.exit(f"train: {error}")
+    try:
+        setup = build(experiment)
+        base = clone(setup, run) if experiment.cloning.steps else setup.params
+        before = evaluate_policy(setup, run, base, "base")
+        trained = reinforce(setup, run, base)
+        after = evaluate_policy(setup, run, trained, "trained", experiment.prompts)
+        print(report.comparison(run, before, {"trained": after}))
+        report.curves(run, "train")
+    except KeyboardInterrupt:
+        sys.exit("\ninterrupted; add --resume to continue")
+    finally:
+        run.close()
 
 
 if __name__ == "__main__":
