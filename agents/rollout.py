@@ -1,6 +1,6 @@
 """Rollouts: groups of episodes played by the policy, one prompt per turn, equal prompts computed once."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import jax
