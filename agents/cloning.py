@@ -138,6 +138,6 @@ def step(
         return -(log_probs * mask).sum() / mask.sum()
 
     value, grads = jax.value_and_grad(loss)(params)
-    with jax.numpy_dtype_promotion("standard"):  # optax's Muon does not trace under strict promotion
+    with jax.numpy_dtype_promotion("standard"):  # optax does not trace under strict promotion
         updates, optimizer_state = config.optimizer().update(grads, optimizer_state, params)
     return optax.apply_updates(params, updates), optimizer_state, value

@@ -204,7 +204,8 @@ def accumulate(
 @partial(jax.jit, static_argnames=("config",), donate_argnames=("params", "optimizer_state"))
 def apply(config: Config, params: Params, optimizer_state, grads: Params):
     """One optimiser step; also gives the gradient's norm before clipping."""
-    updates, optimizer_state = config.optimizer().update(grads, optimizer_state, params)
+    with jax.numpy_dtype_promotion("standard"):  # optax does not trace under strict promotion
+        updates, optimizer_state = config.optimizer().update(grads, optimizer_state, params)
     return optax.apply_updates(params, updates), optimizer_state, optax.global_norm(grads)
 
 
