@@ -123,7 +123,7 @@ def curves(run: Run, name: str) -> None:
         stairs.set_ylim(-0.2, max(level.max(), 1) + 0.6)
         stairs.set_yticks(range(int(level.max()) + 1))
         stairs.set_ylabel("level")
-        ax.set_title(env_id, fontsize=10, loc="right")
+        ax.set_title(env_id, fontsize=10, loc="left", pad=16)
     axes[-1, 0].set_xlabel("prompts seen")
     handles = [axes[0, 0].get_lines()[0], stairs.get_lines()[0]]
     axes[0, 0].legend(handles=handles, labels=["recent success", "scale level"], fontsize=8, loc="lower right")
@@ -146,7 +146,7 @@ def recent(values: np.ndarray, window: int) -> np.ndarray:
 def rollout_sheet(run: Run, rollouts: Sequence[Rollouts], name: str, count: int = 8) -> None:
     """A picture of sampled turns: image, prompt, reply and reward."""
     plt = _pyplot()
-    picked = [(r, m) for r in rollouts for m in np.linspace(0, len(r.replies) - 1, max(1, count // len(rollouts)), dtype=int)]
+    picked = [(r, m) for r in rollouts for m in _telling(r, max(1, count // len(rollouts)))]
     figure, axes = plt.subplots(len(picked), 2, figsize=(11, 2.2 * len(picked)), width_ratios=(1, 4), squeeze=False)
     for (left, right), (r, m) in zip(axes, picked):
         picture = r.prompts[r.prompt[m]].picture
@@ -163,12 +163,20 @@ def rollout_sheet(run: Run, rollouts: Sequence[Rollouts], name: str, count: int 
     plt.close(figure)
 
 
+def _telling(rollouts: Rollouts, count: int) -> list[int]:
+    """Some turns, half of them rewarded where there are such."""
+    rewarded, others = np.flatnonzero(rollouts.reward > 0), np.flatnonzero(rollouts.reward <= 0)
+    half = min(len(rewarded), max(1, count // 2) if len(others) else count)
+    spread = lambda rows, n: rows[np.linspace(0, len(rows) - 1, n, dtype=int)].tolist() if n else []  # noqa: E731
+    return spread(rewarded, half) + spread(others, min(len(others), count - half))
+
+
 def sample_table(rollouts: Rollouts, count: int):
     """A wandb table of sampled turns with their pictures."""
     import wandb
 
     table = wandb.Table(columns=["picture", "prompt", "reply", "reward", "valid"])
-    for m in np.linspace(0, len(rollouts.replies) - 1, count, dtype=int):
+    for m in _telling(rollouts, count):
         prompt = rollouts.prompts[rollouts.prompt[m]]
         picture = None if prompt.picture is None else wandb.Image(prompt.picture)
         table.add_data(

@@ -5,6 +5,7 @@ and its 95% interval over paired episodes. Runs that are finished are only read;
 """
 
 import dataclasses
+import json
 from pathlib import Path
 
 import jax
@@ -19,12 +20,13 @@ from experiments.run import Run
 POLICIES = {"trained": "HDC", "control": "no curriculum"}
 
 
-def row(run: Run, seed: int) -> str:
+def row(folder: Path, seed: int) -> str:
     """One line of the table, from the stored evaluations of a finished run."""
-    base = Scores.of(run.stored("eval_base"))
+    stored = {name: json.loads((folder / f"eval_{name}.json").read_text()) for name in ("base", *POLICIES)}
+    base = Scores.of(stored["base"])
     cells = [str(seed), ", ".join(f"{100 * v.mean():.1f}" for v in base.value.values())]
     for name in POLICIES:
-        scores = Scores.of(run.stored(f"eval_{name}"))
+        scores = Scores.of(stored[name])
         start, end = report.means(base), report.means(scores)
         rel = report.relative_gain([end[k] for k in start], list(start.values()))
         cells += [
@@ -50,13 +52,14 @@ def main(
         resume: continue stopped runs in `run_dir`.
     """
     compilation_cache()
-    lines = []
-    for seed in seeds:
-        run = Run(run_dir / f"seed{seed}", dataclasses.replace(experiment, seed=seed), resume)
-        print(quickstart(dataclasses.replace(experiment, seed=seed), run, control=True))
-        run.close()
-        lines.append(row(run, seed))
-        jax.clear_caches()
+    for control in (False, True):  # all of HDC first; the second round finds the first one's results stored
+        for seed in seeds:
+            config = dataclasses.replace(experiment, seed=seed)
+            run = Run(run_dir / f"seed{seed}", config, resume or control)
+            print(quickstart(config, run, control), flush=True)
+            run.close()
+            jax.clear_caches()
+    lines = [row(run_dir / f"seed{seed}", seed) for seed in seeds]
     ids = ", ".join(experiment.envs)
     heads = " | ".join(f"{name}: scores | pooled gain | Rel." for name in POLICIES.values())
     print(f"\nScores in percent: {ids}\n\n| seed | base | {heads} |\n|---|---|" + "---|---|---|" * len(POLICIES))
