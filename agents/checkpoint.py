@@ -24,7 +24,9 @@ class Checkpoints:
     """The checkpoints of one run, by step; the newest `keep` are kept."""
 
     def __init__(self, directory: str | Path, keep: int = 2):
-        options = ocp.CheckpointManagerOptions(max_to_keep=keep, create=True, enable_async_checkpointing=False)
+        options = ocp.CheckpointManagerOptions(
+            max_to_keep=keep, create=True, enable_async_checkpointing=False
+        )
         self._manager = ocp.CheckpointManager(Path(directory).absolute(), options=options)
 
     def save(self, step: int, tree: Any) -> None:

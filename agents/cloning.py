@@ -61,9 +61,13 @@ def wander(env: Env, key: Array, levels: Array, noise: Array) -> Episode:
         right = jax.vmap(env.solve)(episodes.state)
         astray = jax.random.bernoulli(jax.random.fold_in(k, 0), noise, levels.shape)
         actions = jnp.where(astray[:, None], jnp.roll(right, 1, axis=0), right)
-        moved = jax.vmap(partial(episode.advance, env))(jax.random.split(k, levels.shape[0]), episodes, actions)
+        moved = jax.vmap(partial(episode.advance, env))(
+            jax.random.split(k, levels.shape[0]), episodes, actions
+        )
         kept = (t < stop) & ~moved.done
-        return jax.tree.map(lambda n, o: jnp.where(kept.reshape((-1,) + (1,) * (n.ndim - 1)), n, o), moved, episodes)
+        return jax.tree.map(
+            lambda n, o: jnp.where(kept.reshape((-1,) + (1,) * (n.ndim - 1)), n, o), moved, episodes
+        )
 
     turns = jnp.max(stop) if env.horizon > 1 else jnp.int32(0)
     return jax.lax.fori_loop(0, turns, turn, start)
@@ -100,7 +104,13 @@ BLOCK = 16  # steps whose demonstrations are made at once
 
 
 def block(
-    mixed: MixedBatch, writer: PromptWriter, targets: Sequence[int], key: Array, config: Config, shapes: Shapes, pad: int
+    mixed: MixedBatch,
+    writer: PromptWriter,
+    targets: Sequence[int],
+    key: Array,
+    config: Config,
+    shapes: Shapes,
+    pad: int,
 ) -> list[tuple[PromptBatch, np.ndarray, np.ndarray]]:
     """The batches of `BLOCK` steps in random order: prompts, replies i32[B, 1, T], mask f32[B, 1, T].
 
@@ -129,7 +139,13 @@ def block(
 
 @partial(jax.jit, static_argnames=("policy", "config"), donate_argnames=("params", "optimizer_state"))
 def step(
-    policy: Policy, config: Config, params: Params, optimizer_state, prompts: PromptBatch, tokens: Array, mask: Array
+    policy: Policy,
+    config: Config,
+    params: Params,
+    optimizer_state,
+    prompts: PromptBatch,
+    tokens: Array,
+    mask: Array,
 ):
     """One step on the mean negative log-likelihood of the replies' tokens; gives its value too."""
 

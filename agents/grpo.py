@@ -50,7 +50,9 @@ class Config:
             if getattr(self, name) <= 0:
                 raise ValueError(f"grpo.{name} must be positive, got {getattr(self, name)}")
         if not 0 < self.clip_low < 1 or self.clip_high <= 0:
-            raise ValueError(f"grpo clips must be 0 < low < 1 and high > 0, got {self.clip_low}, {self.clip_high}")
+            raise ValueError(
+                f"grpo clips must be 0 < low < 1 and high > 0, got {self.clip_low}, {self.clip_high}"
+            )
         if not 0 <= self.discount <= 1:
             raise ValueError(f"grpo.discount must lie in [0, 1], got {self.discount}")
         if self.epochs < 1:
@@ -139,11 +141,23 @@ class Totals:
     highest_ratio: Array  # f32[]
 
 
-SUMS = ("tokens", "entropy", "ratio", "clipped_low", "clipped_high", "kl_old", "kl_reference", "mismatch", "loss")
+SUMS = (
+    "tokens",
+    "entropy",
+    "ratio",
+    "clipped_low",
+    "clipped_high",
+    "kl_old",
+    "kl_reference",
+    "mismatch",
+    "loss",
+)
 
 
 def empty_totals(params: Params) -> Totals:
-    return Totals(jax.tree.map(jnp.zeros_like, params), {name: jnp.float32(0.0) for name in SUMS}, jnp.float32(0.0))
+    return Totals(
+        jax.tree.map(jnp.zeros_like, params), {name: jnp.float32(0.0) for name in SUMS}, jnp.float32(0.0)
+    )
 
 
 def objective(
@@ -240,7 +254,9 @@ def pairs(rollouts: Rollouts, advantage: np.ndarray) -> Pairs:
     live = np.zeros(int(rollouts.group.max()) + 1, bool)
     np.logical_or.at(live, group, advantage != 0)
     kept = np.flatnonzero(live[group])
-    rows = np.concatenate([rollouts.prompt[kept, None], np.where(rollouts.mask, rollouts.tokens, -1)[kept]], axis=1)
+    rows = np.concatenate(
+        [rollouts.prompt[kept, None], np.where(rollouts.mask, rollouts.tokens, -1)[kept]], axis=1
+    )
     _, where_first, inverse = np.unique(rows, axis=0, return_index=True, return_inverse=True)
     inverse = inverse.reshape(-1)
     sums = partial(np.bincount, inverse, minlength=len(where_first))
@@ -281,7 +297,11 @@ def chunks(prompts: Sequence[Prompt], batch: Pairs, shapes: Shapes, pad: int) ->
         for i, (_, _, _, qs) in enumerate(some):
             for k, q in enumerate(qs):
                 n = length[q]
-                tokens[i, k, :n], mask[i, k, :n], sampler[i, k, :n] = batch.tokens[q, :n], 1.0, batch.sampler[q, :n]
+                tokens[i, k, :n], mask[i, k, :n], sampler[i, k, :n] = (
+                    batch.tokens[q, :n],
+                    1.0,
+                    batch.sampler[q, :n],
+                )
                 for name in names:
                     sums[name][i, k] = getattr(batch, name)[q]
         packed = pack([prompts[p] for _, _, p, _ in some], shapes.rows, size, pad)
@@ -321,7 +341,11 @@ def update(
     todo = chunks(rollouts.prompts, batch, shapes, policy.config.pad)
     if config.kl:
         todo = [
-            c.replace(reference=_score(policy, learner.reference, c.prompts, c.tokens, np.float32(config.temperature)))
+            c.replace(
+                reference=_score(
+                    policy, learner.reference, c.prompts, c.tokens, np.float32(config.temperature)
+                )
+            )
             for c in todo
         ]
     params, state = learner.params, learner.optimizer_state

@@ -60,7 +60,9 @@ def _prefill(policy: Policy, model: qwen3vl.Qwen3VL, prompts: PromptBatch) -> qw
         return model.prefill(prompts.tokens, prompts.lengths, None, None)
     patch = policy.config.vision.patch
     grid = (prompts.pictures.shape[-3] // patch, prompts.pictures.shape[-2] // patch)
-    return model.prefill(prompts.tokens, prompts.lengths, qwen3vl.patchify(prompts.pictures, policy.config), grid)
+    return model.prefill(
+        prompts.tokens, prompts.lengths, qwen3vl.patchify(prompts.pictures, policy.config), grid
+    )
 
 
 def _logits(policy: Policy, model: qwen3vl.Qwen3VL, hidden: Array, temperature: Array) -> Array:
@@ -81,7 +83,13 @@ def _log_prob(logits: Array, tokens: Array) -> Array:
 
 @partial(jax.jit, static_argnames=("policy", "samples", "max_new"))
 def sample(
-    policy: Policy, params: Params, prompts: PromptBatch, key: Array, temperature: Array, samples: int, max_new: int
+    policy: Policy,
+    params: Params,
+    prompts: PromptBatch,
+    key: Array,
+    temperature: Array,
+    samples: int,
+    max_new: int,
 ) -> tuple[Array, Array, Array]:
     """Sample `samples` replies of at most `max_new` tokens per prompt, the prompt's keys and values shared.
 
@@ -141,7 +149,9 @@ def score(
         rest, _ = model.extend(prefix, cache, tokens[:, :, :-1], 0)
         first = jnp.concatenate([first, rest], axis=2)
     logits = _logits(policy, model, first, temperature)
-    log_probs = jax.nn.log_softmax(jax.lax.stop_gradient(logits), axis=-1)  # entropy is a statistic, not an objective
+    log_probs = jax.nn.log_softmax(
+        jax.lax.stop_gradient(logits), axis=-1
+    )  # entropy is a statistic, not an objective
     return _log_prob(logits, tokens), -jnp.sum(jnp.exp(log_probs) * log_probs, axis=-1)
 
 

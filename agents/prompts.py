@@ -53,7 +53,9 @@ def bucket(length: int, sizes: Sequence[int]) -> int:
 def image_tokens(resolution: int, patch: int, merge: int) -> int:
     """Tokens of a square picture. Raises ValueError if its side is not a whole number of merged patches."""
     if resolution % (patch * merge):
-        raise ValueError(f"a picture of {resolution} px is not a multiple of {patch} px patches merged {merge} x {merge}")
+        raise ValueError(
+            f"a picture of {resolution} px is not a multiple of {patch} px patches merged {merge} x {merge}"
+        )
     return (resolution // (patch * merge)) ** 2
 
 

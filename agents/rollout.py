@@ -74,7 +74,9 @@ def collect(
         shown: harness parts bool[B, 4]; default: those of `request.harness`.
         progress: called with the number of episodes finished since the last call.
     """
-    env, level, seed = (np.repeat(np.asarray(x), group_size) for x in (request.env, request.level, request.seed))
+    env, level, seed = (
+        np.repeat(np.asarray(x), group_size) for x in (request.env, request.level, request.seed)
+    )
     if shown is None:
         shown = harness.LEVELS[np.asarray(request.harness)]
     shown = np.repeat(np.asarray(shown), group_size, axis=0)
@@ -119,7 +121,12 @@ def collect(
 
 
 def _fill(
-    pool: dict[int, list[tuple]], asked: np.ndarray, wanted: np.ndarray, generator: Generator, prompts: list[Prompt], key: Array
+    pool: dict[int, list[tuple]],
+    asked: np.ndarray,
+    wanted: np.ndarray,
+    generator: Generator,
+    prompts: list[Prompt],
+    key: Array,
 ) -> None:
     """See to it that every asked prompt has as many unused replies as are wanted.
 
@@ -158,4 +165,3 @@ def _look(mixed: MixedBatch, groups, active, env, shown, writer: PromptWriter, l
             log.prompts.append(writer(text, picture, int(env[row])))
             log.texts.append(text)
     return np.asarray([log.index[k] for k in keys])
-

@@ -72,7 +72,9 @@ class Experiment:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
         if self.cloning.shares and len(self.cloning.shares) != len(self.envs):
-            raise ValueError(f"cloning.shares has {len(self.cloning.shares)} entries for {len(self.envs)} envs")
+            raise ValueError(
+                f"cloning.shares has {len(self.cloning.shares)} entries for {len(self.envs)} envs"
+            )
         if self.group_size < 2:
             raise ValueError("group_size must be at least 2: a group of one has no advantage")
         if self.prompts < self.batch:

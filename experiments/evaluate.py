@@ -43,11 +43,20 @@ class Scores:
 
     @staticmethod
     def of(stored: dict) -> "Scores":
-        arrays = {k: {e: np.asarray(v, np.float32) for e, v in stored[k].items()} for k in ("success", "value")}
-        return Scores(**arrays, single_turn=stored["single_turn"], held_out=stored["held_out"], invalid=stored["invalid"])
+        arrays = {
+            k: {e: np.asarray(v, np.float32) for e, v in stored[k].items()} for k in ("success", "value")
+        }
+        return Scores(
+            **arrays,
+            single_turn=stored["single_turn"],
+            held_out=stored["held_out"],
+            invalid=stored["invalid"],
+        )
 
 
-Player = Callable[[MixedBatch, Request, jax.Array, Callable[[int], object]], tuple[np.ndarray, np.ndarray, float]]
+Player = Callable[
+    [MixedBatch, Request, jax.Array, Callable[[int], object]], tuple[np.ndarray, np.ndarray, float]
+]
 """Plays a request's episodes: returns success bool[B], return f32[B], share of invalid actions."""
 
 
@@ -57,7 +66,9 @@ def request(env: int, level: int, seeds: np.ndarray) -> Request:
     return Request(env=full(env), harness=full(NUM_HARNESS - 1), level=full(level), seed=seeds, stage=full(0))
 
 
-def policy_player(setup: Setup, params: Params, temperature: float, keep: list[Rollouts] | None = None) -> Player:
+def policy_player(
+    setup: Setup, params: Params, temperature: float, keep: list[Rollouts] | None = None
+) -> Player:
     """The policy at a sampling temperature (0: greedy); `keep` receives the rollouts."""
     generator = setup.evaluator(params, temperature)
 
@@ -110,7 +121,9 @@ def evaluate(mixed: MixedBatch, play: Player, settings: Evaluation, held_out: bo
             for low in range(0, settings.episodes, CHUNK):
                 seeds = np.arange(low, min(low + CHUNK, settings.episodes)) + settings.seed
                 wanted = request(index, env.eval_level, seeds.astype(np.uint32))
-                parts.append(play(mixed, wanted, jax.random.fold_in(jax.random.key(settings.seed), low), bar.update))
+                parts.append(
+                    play(mixed, wanted, jax.random.fold_in(jax.random.key(settings.seed), low), bar.update)
+                )
             wins, returns = (np.concatenate([p[k] for p in parts]).astype(np.float32) for k in (0, 1))
             success[env.id], single[env.id] = wins, env.horizon == 1
             value[env.id] = wins if env.horizon == 1 else normalise(mixed, index, settings, returns)
@@ -153,7 +166,15 @@ def evaluate_policy(
     parts = [evaluate(setup.mixed, play, settings, held_out=False, label=name)]
     if settings.ood:
         model = setup.config.model
-        parts.append(evaluate(MixedBatch(settings.ood, model.resolution, model.modality), play, settings, True, f"{name} ood"))
+        parts.append(
+            evaluate(
+                MixedBatch(settings.ood, model.resolution, model.modality),
+                play,
+                settings,
+                True,
+                f"{name} ood",
+            )
+        )
     scores = merge(parts)
     run.store(f"eval_{name}", scores.as_dict())
     run.log({f"eval/{name}/{e}": float(v.mean()) for e, v in scores.value.items()} | {"prompts": prompts})

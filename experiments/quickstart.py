@@ -30,7 +30,9 @@ from experiments.train import clone, reinforce
 def quickstart(experiment: Experiment, run: Run, control: bool) -> str:
     """All steps; gives the Markdown table."""
     setup = build(experiment)
-    print(f"policy: Qwen3-VL, {parameter_count(setup.params):,} parameters; environments: {', '.join(setup.mixed.ids)}")
+    print(
+        f"policy: Qwen3-VL, {parameter_count(setup.params):,} parameters; environments: {', '.join(setup.mixed.ids)}"
+    )
     base = clone(setup, run) if experiment.cloning.steps else setup.params
     before = evaluate_policy(setup, run, base, "base")
     print("base policy: " + ", ".join(f"{e} {100 * v.mean():.1f}%" for e, v in before.value.items()))
@@ -55,7 +57,10 @@ def compilation_cache() -> None:
 
 
 def main(
-    experiment: Preset = DEFAULT, run_dir: Path = Path("runs/quickstart"), resume: bool = False, control: bool = False
+    experiment: Preset = DEFAULT,
+    run_dir: Path = Path("runs/quickstart"),
+    resume: bool = False,
+    control: bool = False,
 ) -> None:
     """Run the quickstart.
 

@@ -37,7 +37,9 @@ def means(scores: "Scores", held_out: bool = False) -> dict[str, float]:
     """Mean value over single-turn (ST) and multi-turn (MT) environments; a kind without environments is left out."""
     out = {}
     for kind, single in (("ST", True), ("MT", False)):
-        chosen = [e for e in scores.value if scores.single_turn[e] == single and scores.held_out[e] == held_out]
+        chosen = [
+            e for e in scores.value if scores.single_turn[e] == single and scores.held_out[e] == held_out
+        ]
         if chosen:
             out[kind] = float(np.mean([scores.value[e].mean() for e in chosen]))
     return out
@@ -126,7 +128,9 @@ def curves(run: Run, name: str) -> None:
         ax.set_title(env_id, fontsize=10, loc="left", pad=16)
     axes[-1, 0].set_xlabel("prompts seen")
     handles = [axes[0, 0].get_lines()[0], stairs.get_lines()[0]]
-    axes[0, 0].legend(handles=handles, labels=["recent success", "scale level"], fontsize=8, loc="lower right")
+    axes[0, 0].legend(
+        handles=handles, labels=["recent success", "scale level"], fontsize=8, loc="lower right"
+    )
     figure.tight_layout()
     figure.savefig(run.path(f"{name}_curve.png"), dpi=120)
     plt.close(figure)
@@ -147,7 +151,9 @@ def rollout_sheet(run: Run, rollouts: Sequence[Rollouts], name: str, count: int 
     """A picture of sampled turns: image, prompt, reply and reward."""
     plt = _pyplot()
     picked = [(r, m) for r in rollouts for m in _telling(r, max(1, count // len(rollouts)))]
-    figure, axes = plt.subplots(len(picked), 2, figsize=(11, 2.2 * len(picked)), width_ratios=(1, 4), squeeze=False)
+    figure, axes = plt.subplots(
+        len(picked), 2, figsize=(11, 2.2 * len(picked)), width_ratios=(1, 4), squeeze=False
+    )
     for (left, right), (r, m) in zip(axes, picked):
         picture = r.prompts[r.prompt[m]].picture
         if picture is not None:

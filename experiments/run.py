@@ -26,7 +26,9 @@ class Run:
         file = self.path("config.json")
         if file.exists():
             if not resume:
-                raise FileExistsError(f"{self.directory} holds a run already: add --resume, or choose another folder")
+                raise FileExistsError(
+                    f"{self.directory} holds a run already: add --resume, or choose another folder"
+                )
             difference = _difference(json.loads(file.read_text()), described)
             if difference:
                 raise ValueError(f"{self.directory} was started with another config: {'; '.join(difference)}")

@@ -62,7 +62,9 @@ def main(
     lines = [row(run_dir / f"seed{seed}", seed) for seed in seeds]
     ids = ", ".join(experiment.envs)
     heads = " | ".join(f"{name}: scores | pooled gain | Rel." for name in POLICIES.values())
-    print(f"\nScores in percent: {ids}\n\n| seed | base | {heads} |\n|---|---|" + "---|---|---|" * len(POLICIES))
+    print(
+        f"\nScores in percent: {ids}\n\n| seed | base | {heads} |\n|---|---|" + "---|---|---|" * len(POLICIES)
+    )
     print("\n".join(lines))
 
 

@@ -32,7 +32,9 @@ class Setup:
     def evaluator(self, params: Params, temperature: float) -> JaxGenerator:
         """The generator for evaluation, where every instance is played once: more prompts, fewer replies a batch."""
         shapes = self.config.shapes
-        wide = dataclasses.replace(shapes, rows=shapes.rows * max(1, shapes.samples // 2), samples=min(2, shapes.samples))
+        wide = dataclasses.replace(
+            shapes, rows=shapes.rows * max(1, shapes.samples // 2), samples=min(2, shapes.samples)
+        )
         return JaxGenerator(self.policy, params, wide, temperature)
 
 

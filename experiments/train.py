@@ -44,7 +44,13 @@ def clone(setup: Setup, run: Run) -> Params:
         for first in range(start, settings.steps, cloning.BLOCK):
             k_block = jax.random.fold_in(key, first)
             batches = cloning.block(
-                setup.mixed, setup.writer, setup.targets, k_block, settings, config.shapes, setup.policy.config.pad
+                setup.mixed,
+                setup.writer,
+                setup.targets,
+                k_block,
+                settings,
+                config.shapes,
+                setup.policy.config.pad,
             )
             losses = []
             for batch in batches[: settings.steps - first]:
@@ -96,16 +102,25 @@ def reinforce(setup: Setup, run: Run, base: Params, name: str = "train") -> Para
         run.cut(rows, "update", progress.update)
     key = jax.random.fold_in(jax.random.key(config.seed), 2)
     ids = setup.mixed.ids
-    with tqdm(total=config.updates * config.batch, initial=progress.update * config.batch, desc=name, unit="prompt") as bar:
+    with tqdm(
+        total=config.updates * config.batch, initial=progress.update * config.batch, desc=name, unit="prompt"
+    ) as bar:
         while progress.update < config.updates:
             began = time.perf_counter()
             k_sample, k_play = jax.random.split(jax.random.fold_in(key, progress.update))
             request = config.curriculum.sample(k_sample, progress.curriculum, config.batch)
             rollouts = collect(
-                setup.mixed, setup.generator(progress.learner.params), setup.writer, request, config.group_size, k_play
+                setup.mixed,
+                setup.generator(progress.learner.params),
+                setup.writer,
+                request,
+                config.group_size,
+                k_play,
             )
             success, reward = per_group(rollouts, rollouts.success), per_group(rollouts, rollouts.ret)
-            progress.curriculum, state = config.curriculum.update(progress.curriculum, request, success, reward)
+            progress.curriculum, state = config.curriculum.update(
+                progress.curriculum, request, success, reward
+            )
             progress.learner, metrics = grpo.update(
                 setup.policy, config.grpo, progress.learner, rollouts, config.shapes
             )
@@ -144,7 +159,9 @@ def per_group(rollouts: Rollouts, values: np.ndarray) -> np.ndarray:
     return (sums / np.bincount(rollouts.group)).astype(np.float32)
 
 
-def _log_curriculum(run: Run, name: str, ids, prompts: int, request: Request, success: np.ndarray, state) -> None:
+def _log_curriculum(
+    run: Run, name: str, ids, prompts: int, request: Request, success: np.ndarray, state
+) -> None:
     """One row per environment and update: where its frontier is and what this batch's prompts at it gave."""
     state = {k: np.asarray(v) for k, v in state.items()}
     env = np.asarray(request.env)

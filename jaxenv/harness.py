@@ -60,7 +60,9 @@ def prompt(env: Env, state, shown: Array, modality: Modality = "picture") -> Arr
     parts = []
     for show, part in sections:
         closed, length = text.close(part)
-        if show is not True:  # hidden: no bytes at all, so that the tail of a wider section cannot show through
+        if (
+            show is not True
+        ):  # hidden: no bytes at all, so that the tail of a wider section cannot show through
             closed = jnp.where(show, closed, jnp.uint8(0))
             length = jnp.where(show, jnp.int32(length), 0)
         parts.append((closed, length))

@@ -58,7 +58,9 @@ def test_dtypes_and_shapes(env_id):
     for name in ("text_obs", "text_state", "text_hint", "question", "prompts"):
         assert t.seen[name].dtype == np.uint8
     start = jax.eval_shape(lambda k: episode.start(t.env, k, jnp.int32(0)), t.keys[0])
-    moved = jax.eval_shape(lambda k, e, a: episode.advance(t.env, k, e, a), t.keys[0], start, t.seen["action"][0])
+    moved = jax.eval_shape(
+        lambda k, e, a: episode.advance(t.env, k, e, a), t.keys[0], start, t.seen["action"][0]
+    )
     describe = lambda tree: [(x.shape, x.dtype, x.weak_type) for x in jax.tree.leaves(tree)]  # noqa: E731
     assert describe(start) == describe(moved)
     assert not any(weak for _, _, weak in describe(start))
@@ -152,7 +154,9 @@ def test_codec_round_trip(env_id):
     for action in t.seen["action"]:
         reply = codec.write(t.env.answer, action)
         np.testing.assert_array_equal(codec.read(t.env.answer, reply), action)
-        np.testing.assert_array_equal(codec.read(t.env.answer, "Let me think. <answer>?</answer> So: " + reply), action)
+        np.testing.assert_array_equal(
+            codec.read(t.env.answer, "Let me think. <answer>?</answer> So: " + reply), action
+        )
 
 
 @every_env
@@ -180,7 +184,9 @@ def test_any_action_is_survived(env_id):
     start = jax.tree.map(lambda x: x[rows], t.seen["start"])
     for low, high in ((-3, 12), (-(2**31), 2**31 - 1)):
         actions = rng.integers(low, high, (len(rows), t.env.answer.size)).astype(np.int32)
-        moved = jax.jit(jax.vmap(lambda k, e, a: episode.advance(t.env, k, e, a)))(t.keys[rows], start, actions)
+        moved = jax.jit(jax.vmap(lambda k, e, a: episode.advance(t.env, k, e, a)))(
+            t.keys[rows], start, actions
+        )
         assert ((np.asarray(moved.reward) >= 0) & (np.asarray(moved.reward) <= 1)).all()
         assert (np.asarray(moved.t) == 1).all()
 
@@ -211,4 +217,6 @@ def test_harness_flags(env_id):
     state = env.init(jax.random.key(3), jnp.int32(env.eval_level))
     for part, mark in zip(harness.PARTS, ("Observation:\n", "State: ", "Hint: ", "Rules: ")):
         (p,) = jaxenv.text.decode(harness.prompt(env, state, jnp.asarray(harness.only(part)))[None])
-        assert [m in p for m in ("Observation:\n", "State: ", "Hint: ", "Rules: ")].count(True) == 1 and mark in p
+        assert [m in p for m in ("Observation:\n", "State: ", "Hint: ", "Rules: ")].count(
+            True
+        ) == 1 and mark in p

@@ -2,7 +2,7 @@
 
 import hashlib
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cache, partial
 
 import jax
 import jax.numpy as jnp
@@ -64,7 +64,7 @@ def resolution_of(env_id: str) -> int:
     return -(-max(make(env_id, 1024).min_resolution) // 64) * 64
 
 
-@lru_cache(maxsize=None)
+@cache
 def tour(env_id: str) -> Tour:
     env = make(env_id, resolution_of(env_id))
     level = np.repeat(np.arange(env.num_levels, dtype=np.int32), KEYS)
@@ -90,5 +90,9 @@ def tour(env_id: str) -> Tour:
 def golden(t: Tour) -> dict[str, str]:
     """Hashes of one picture, full prompt and answer of an environment's middle level."""
     i = len(t.level) // 2
-    parts = {"picture": t.seen["picture"][i], "prompt": t.seen["prompts"][i, 0], "action": t.seen["action"][i]}
+    parts = {
+        "picture": t.seen["picture"][i],
+        "prompt": t.seen["prompts"][i, 0],
+        "action": t.seen["action"][i],
+    }
     return {name: hashlib.sha256(array.tobytes()).hexdigest()[:16] for name, array in parts.items()}

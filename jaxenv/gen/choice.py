@@ -16,7 +16,9 @@ def subset(key: Array, mask: Array, count: Array) -> Array:
     noise = jnp.where(mask, jax.random.uniform(key, mask.shape), 2.0).reshape(-1)
     # The rank by counting is quadratic but vectorises; a sort is an order of magnitude slower at these sizes.
     index = jnp.arange(noise.size)
-    before = (noise[None, :] < noise[:, None]) | ((noise[None, :] == noise[:, None]) & (index[None, :] < index[:, None]))
+    before = (noise[None, :] < noise[:, None]) | (
+        (noise[None, :] == noise[:, None]) & (index[None, :] < index[:, None])
+    )
     rank = before.sum(axis=1)
     return (mask.reshape(-1) & (rank < count)).reshape(mask.shape)
 

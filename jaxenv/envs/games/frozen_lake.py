@@ -112,7 +112,9 @@ class FrozenLake(Env[State]):
 
     def text_obs(self, state: State) -> Array:
         cells = state.cells.at[state.pos[0], state.pos[1]].set(AGENT)
-        return text.join(text.lit("P you, G goal, H hole, . ice\n"), text.table(cells, GLYPHS, state.size, state.size))
+        return text.join(
+            text.lit("P you, G goal, H hole, . ice\n"), text.table(cells, GLYPHS, state.size, state.size)
+        )
 
     def text_state(self, state: State) -> Array:
         goal = jnp.argmax(state.cells.reshape(-1) == GOAL).astype(jnp.int32)
@@ -132,7 +134,9 @@ class FrozenLake(Env[State]):
         )  # fmt: skip
 
     def text_hint(self, state: State) -> Array:
-        return text.lit("Find yourself, the goal and the holes, then plan a way around the holes before moving.")
+        return text.lit(
+            "Find yourself, the goal and the holes, then plan a way around the holes before moving."
+        )
 
     def _to_goal(self, state: State) -> Array:
         row, col = np.mgrid[:N, :N]
