@@ -41,8 +41,11 @@ def prompt(env: Env, state, shown: Array, modality: Modality = "picture") -> Arr
     rules = text.join(text.lit("Rules: "), text.lit(env.rules))
     limit = text.lit("\n")
     if env.horizon > 1:
+        actions = jnp.minimum(env.limit(state), jnp.int32(env.horizon))  # as `episode.begin` counts
         limit = text.join(
-            text.lit(" The episode ends after "), text.num(env.limit(state), 3), text.lit(" actions.\n")
+            text.lit(" The episode ends after "),
+            text.num(actions, max(3, len(str(env.horizon)))),
+            text.lit(" actions.\n"),
         )
     sections = [
         (True, text.join(env.text_question(state), text.lit("\n"))),
