@@ -18,7 +18,7 @@ from jaxenv import MixedBatch, codec, make
 pytestmark = pytest.mark.slow
 
 
-CONFIG = Config(steps=30, rows=4, learning_rate=1e-2)
+CONFIG = Config(steps=30, rows=4, learning_rate=0.1)
 SHAPES = Shapes(buckets=(100, 200), replies=(4, 12))
 
 
