@@ -188,7 +188,7 @@ def test_chance_is_anchored_at_random_play_and_the_oracle():
         for kind in ("oracle", "random", "idle")
     }
     assert results["oracle"] == pytest.approx(1.0, abs=1e-5) and results["random"] == pytest.approx(
-        0.0, abs=0.05
+        0.0, abs=0.2
     )
     assert results["idle"] == pytest.approx(-low / (high - low), abs=1e-5)
     assert not np.isclose(results["random"], low)
