@@ -25,6 +25,10 @@ class Config:
     harness: tuple[float, ...] = (0.15, 0.15, 0.2, 0.2, 0.3)  # shares of H0 .. H4 among the demonstrations
     shares: tuple[float, ...] = ()  # of the environments, in their order; empty: equal shares
     noise: float = 0.3  # share of wrong turns on the way to a demonstrated state
+    probe_every: int = 0  # blocks of steps between probes of every environment's score; 0: no probes
+    probe_episodes: int = 64  # per environment and probe
+    enough: float = 0.3  # an environment probed at this score or higher is only rehearsed
+    rehearsal: float = 0.2  # what is left of such an environment's share
 
     def __post_init__(self):
         if self.steps < 0 or self.rows < 1:
@@ -35,6 +39,23 @@ class Config:
             raise ValueError(f"cloning.shares must be positive and sum to 1, got {self.shares}")
         if not 0 <= self.noise <= 1:
             raise ValueError(f"cloning.noise must lie in [0, 1], got {self.noise}")
+        if self.probe_every < 0 or self.probe_episodes < 2:
+            raise ValueError(
+                "cloning needs probe_every >= 0 and probe_episodes >= 2, "
+                f"got {self.probe_every} and {self.probe_episodes}"
+            )
+        if not 0 < self.rehearsal <= 1:
+            raise ValueError(f"cloning.rehearsal must lie in (0, 1], got {self.rehearsal}")
+
+    def split(self, scores: Sequence[float]) -> np.ndarray:
+        """Shares f32[E] of the environments in the next demonstrations, given their probed scores.
+
+        Environments learn at very different rates, and GRPO needs bases that sometimes win and sometimes lose: one
+        that is good enough leaves its demonstrations to the others, and gets them back if it is forgotten.
+        """
+        shares = np.asarray(self.shares or (1.0,) * len(scores), np.float32)
+        shares = shares * np.where(np.asarray(scores) >= self.enough, self.rehearsal, 1.0)
+        return (shares / shares.sum()).astype(np.float32)
 
     def optimizer(self) -> optax.GradientTransformation:
         warmup = max(1, self.steps // 20)
@@ -74,13 +95,18 @@ def wander(env: Env, key: Array, levels: Array, noise: Array) -> Episode:
 
 
 def demonstrations(
-    mixed: MixedBatch, writer: PromptWriter, targets: Sequence[int], key: Array, count: int, config: Config
+    mixed: MixedBatch,
+    writer: PromptWriter,
+    targets: Sequence[int],
+    key: Array,
+    count: int,
+    config: Config,
+    shares: np.ndarray,
 ) -> tuple[list[Prompt], list[np.ndarray]]:
-    """About `count` prompts with the oracle's reply (token ids), levels 0 .. target."""
+    """About `count` prompts with the oracle's reply (token ids), levels 0 .. target, environments by `shares`."""
     prompts, replies = [], []
-    shares = config.shares or (1 / len(mixed.batches),) * len(mixed.batches)
     for index, batch in enumerate(mixed.batches):
-        each = math.ceil(count * shares[index])
+        each = math.ceil(count * float(shares[index]) - 1e-3)  # a third of 120 is 40 in float32 too
         k_level, k_wander, k_harness = jax.random.split(jax.random.fold_in(key, index), 3)
         levels = jax.random.randint(k_level, (each,), 0, targets[index] + 1, jnp.int32)
         of_harness = jnp.asarray(config.harness, jnp.float32)
@@ -109,6 +135,7 @@ def block(
     targets: Sequence[int],
     key: Array,
     config: Config,
+    shares: np.ndarray,
     shapes: Shapes,
     pad: int,
 ) -> list[tuple[PromptBatch, np.ndarray, np.ndarray]]:
@@ -116,7 +143,7 @@ def block(
 
     Each batch holds prompts of one length bucket and replies of one length bucket, so that little is padding.
     """
-    prompts, replies = demonstrations(mixed, writer, targets, key, BLOCK * config.rows, config)
+    prompts, replies = demonstrations(mixed, writer, targets, key, BLOCK * config.rows, config, shares)
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
     sizes = [
         (bucket(len(p.ids), shapes.buckets), bucket(len(r), shapes.replies)) for p, r in zip(prompts, replies)

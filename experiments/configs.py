@@ -92,7 +92,9 @@ def nano(**changes) -> Experiment:
             envs=("frozen_lake", "door_key", "mini_sudoku", "tictactoe_qa"),
             model=Model(resolution=56),
             shapes=Shapes(buckets=(88, 144, 208), replies=(8, 24)),
-            cloning=Cloning(steps=900, harness=(0.1, 0.1, 0.1, 0.1, 0.6), shares=(0.3, 0.2, 0.4, 0.1)),
+            cloning=Cloning(
+                steps=1100, harness=(0.1, 0.1, 0.1, 0.1, 0.6), shares=(0.28, 0.14, 0.48, 0.1), probe_every=6
+            ),
             curriculum=HDC(p_cur=0.8, min_prompts=12, tau_scale=0.5, tau_harness=0.5),
             grpo=GRPO(learning_rate=3e-4, advantage="step"),
             batch=16,

@@ -111,10 +111,16 @@ def scripted_player(kind: str) -> Player:
     return play
 
 
-def evaluate(mixed: MixedBatch, play: Player, settings: Evaluation, held_out: bool, label: str) -> Scores:
-    """Every environment of a mixed batch at its `eval_level`, on the same instances for every policy."""
+def evaluate(
+    mixed: MixedBatch, play: Player, settings: Evaluation, held_out: bool, label: str | None
+) -> Scores:
+    """Every environment of a mixed batch at its `eval_level`, on the same instances for every policy.
+
+    `label` names the progress bar; None: no bar.
+    """
     success, value, single, invalid = {}, {}, {}, {}
-    with tqdm(total=settings.episodes * len(mixed.batches), desc=f"evaluate {label}", unit="episode") as bar:
+    total = settings.episodes * len(mixed.batches)
+    with tqdm(total=total, desc=f"evaluate {label}", unit="episode", disable=label is None) as bar:
         for index, batch in enumerate(mixed.batches):
             env = batch.env
             parts = []

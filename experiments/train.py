@@ -17,8 +17,8 @@ from agents.policy import Params
 from agents.rollout import Rollouts, collect
 from curriculum.base import Request
 from experiments import report
-from experiments.configs import CLI, DEFAULT, Preset
-from experiments.evaluate import evaluate_policy
+from experiments.configs import CLI, DEFAULT, Evaluation, Preset
+from experiments.evaluate import evaluate, evaluate_policy, policy_player
 from experiments.run import Run
 from experiments.setup import Setup, build
 
@@ -31,24 +31,28 @@ def clone(setup: Setup, run: Run) -> Params:
     config, settings = setup.config, setup.config.cloning
     checkpoints = Checkpoints(run.path("checkpoints/clone"))
     key = jax.random.fold_in(jax.random.key(config.seed), 1)
-    state = {"params": setup.params, "optimizer": settings.optimizer().init(setup.params)}
+    shares = settings.split([0.0] * len(setup.mixed.ids))
+    state = {"params": setup.params, "optimizer": settings.optimizer().init(setup.params), "shares": shares}
     start = 0
     if checkpoints.latest is not None:
         start = checkpoints.latest
         state = checkpoints.restore(state)
     run.cut("cloning", "step", start)
-    params, optimizer = state["params"], state["optimizer"]
+    run.cut("cloning_probes", "step", start - 1)  # the probe at `start` is made again
+    params, optimizer, shares = state["params"], state["optimizer"], np.asarray(state["shares"])
     # The compiled step donates its parameters: the caller's stay untouched.
     params = jax.tree.map(jnp.copy, params)
     with tqdm(total=settings.steps, initial=start, desc="behaviour cloning", unit="step") as bar:
         for first in range(start, settings.steps, cloning.BLOCK):
-            k_block = jax.random.fold_in(key, first)
+            if first and settings.probe_every and first // cloning.BLOCK % settings.probe_every == 0:
+                shares = settings.split(probe(setup, run, params, first))
             batches = cloning.block(
                 setup.mixed,
                 setup.writer,
                 setup.targets,
-                k_block,
+                jax.random.fold_in(key, first),
                 settings,
+                shares,
                 config.shapes,
                 setup.policy.config.pad,
             )
@@ -63,9 +67,23 @@ def clone(setup: Setup, run: Run) -> Params:
             run.log({"cloning/step": done, "cloning/loss": float(np.mean(losses))})
             last = done >= settings.steps
             if last or (first // cloning.BLOCK + 1) % config.checkpoint_every == 0:
-                checkpoints.save(done, {"params": params, "optimizer": optimizer})
+                checkpoints.save(done, {"params": params, "optimizer": optimizer, "shares": shares})
     checkpoints.close()
     return params
+
+
+PROBE_SEED = 2_000_000  # of the first probed instance: none of them is evaluated later
+
+
+def probe(setup: Setup, run: Run, params: Params, step: int) -> list[float]:
+    """Mean score of every environment at H4 and its eval level, from a few episodes."""
+    settings = Evaluation(setup.config.cloning.probe_episodes, PROBE_SEED)
+    play = policy_player(setup, params, settings.temperature)
+    scores = evaluate(setup.mixed, play, settings, held_out=False, label=None)
+    values = {e: float(v.mean()) for e, v in scores.value.items()}
+    run.append("cloning_probes", {"step": step, **values})
+    run.log({"cloning/step": step} | {f"cloning/{e}/score": v for e, v in values.items()})
+    return list(values.values())
 
 
 @dataclass

@@ -15,16 +15,14 @@ from agents.policy import Shapes
 from agents.prompts import bucket
 from jaxenv import MixedBatch, codec, make
 
-pytestmark = pytest.mark.slow
-
-
 CONFIG = Config(steps=30, rows=4, learning_rate=0.1)
 SHAPES = Shapes(buckets=(100, 200), replies=(4, 12))
 
 
 def demonstrate(seed=0, count=120, config=CONFIG):
     held = setup()
-    return cloning.demonstrations(held.mixed, held.writer, held.targets, jax.random.key(seed), count, config)
+    key, shares = jax.random.key(seed), config.split([0.0] * len(ENVS))
+    return cloning.demonstrations(held.mixed, held.writer, held.targets, key, count, config, shares)
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +36,16 @@ def test_environments_in_the_shares_asked_for(shown):
     assert np.bincount([p.kind for p in prompts]).tolist() == [40] * 3
     unequal = dataclasses.replace(CONFIG, shares=(0.5, 0.2, 0.3))
     assert np.bincount([p.kind for p in demonstrate(config=unequal)[0]]).tolist() == [60, 24, 36]
+
+
+def test_an_environment_that_is_good_enough_leaves_its_demonstrations_to_the_others():
+    config = Config(shares=(0.5, 0.3, 0.2), enough=0.4, rehearsal=0.1)
+    np.testing.assert_allclose(config.split([0.0, 0.39, 0.1]), [0.5, 0.3, 0.2], rtol=1e-6)
+    np.testing.assert_allclose(config.split([0.4, 0.1, 0.1]), np.asarray([0.05, 0.3, 0.2]) / 0.55, rtol=1e-6)
+    # Forgotten again: back to where it was. All good enough: as at first.
+    np.testing.assert_allclose(config.split([0.3, 0.1, 0.9]), np.asarray([0.5, 0.3, 0.02]) / 0.82, rtol=1e-6)
+    np.testing.assert_allclose(config.split([1.0, 0.4, 0.5]), [0.5, 0.3, 0.2], rtol=1e-6)
+    np.testing.assert_allclose(Config().split([0.0, 0.0]), [0.5, 0.5])
 
 
 def test_harness_in_the_shares_asked_for():
@@ -63,7 +71,9 @@ def test_replies_are_the_oracles():
         mixed = MixedBatch([env_id], 64)
         key = jax.random.key(4)
         only = dataclasses.replace(CONFIG, harness=(1.0, 0, 0, 0, 0))
-        prompts, replies = cloning.demonstrations(mixed, held.writer, held.targets[[index]], key, 40, only)
+        prompts, replies = cloning.demonstrations(
+            mixed, held.writer, held.targets[[index]], key, 40, only, np.ones(1, np.float32)
+        )
         k_level, k_wander, _ = jax.random.split(jax.random.fold_in(key, 0), 3)
         levels = jax.random.randint(k_level, (40,), 0, held.targets[index] + 1, jnp.int32)
         episodes = cloning.wander(make(env_id, 64), k_wander, levels, jnp.float32(only.noise))
@@ -108,8 +118,9 @@ def test_the_key_decides(shown):
 
 def block(seed=0):
     held = setup()
+    shares, pad = CONFIG.split([0.0] * len(ENVS)), held.policy.config.pad
     return cloning.block(
-        held.mixed, held.writer, held.targets, jax.random.key(seed), CONFIG, SHAPES, held.policy.config.pad
+        held.mixed, held.writer, held.targets, jax.random.key(seed), CONFIG, shares, SHAPES, pad
     )
 
 
@@ -143,7 +154,7 @@ def test_loss_falls():
     for first in (0, BLOCK):
         key = jax.random.fold_in(jax.random.key(0), first)
         batches = cloning.block(
-            mixed, held.writer, held.targets[:1], key, CONFIG, wide, held.policy.config.pad
+            mixed, held.writer, held.targets[:1], key, CONFIG, np.ones(1), wide, held.policy.config.pad
         )
         for batch in batches[: CONFIG.steps - first]:
             params, state, loss = cloning.step(held.policy, CONFIG, params, state, *batch)
@@ -157,7 +168,7 @@ def test_loss_falls():
 @pytest.mark.parametrize(
     "field, value",
     [("steps", -1), ("rows", 0), ("harness", (1.0,)), ("harness", (0.5, 0.5, 0.5, -0.5, 0)), ("harness", (0.1,) * 5),
-     ("shares", (0.5, 0.6)), ("shares", (1.5, -0.5)), ("noise", 1.5)],
+     ("shares", (0.5, 0.6)), ("shares", (1.5, -0.5)), ("noise", 1.5), ("probe_every", -1), ("probe_episodes", 1), ("rehearsal", 0.0)],
 )  # fmt: skip
 def test_impossible_settings_are_refused(field, value):
     with pytest.raises(ValueError, match=f"cloning.*{field}"):

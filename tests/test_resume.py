@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parent.parent
 TIMING = {"seconds", "samples_per_second"}
-FILES = ("cloning", "train", "train_curriculum", "eval")
+FILES = ("cloning", "cloning_probes", "train", "train_curriculum", "eval")
 
 
 def experiment() -> Experiment:
@@ -31,7 +31,7 @@ def experiment() -> Experiment:
     return dataclasses.replace(
         base,
         envs=("frozen_lake", "tictactoe_qa"),
-        cloning=dataclasses.replace(base.cloning, steps=20, rows=2),
+        cloning=dataclasses.replace(base.cloning, steps=20, rows=2, probe_every=1, probe_episodes=2),
         grpo=dataclasses.replace(base.grpo, kl=0.01, learning_rate=1e-3),
         shapes=dataclasses.replace(base.shapes, rows=2, samples=2, buckets=(256,)),
         group_size=4,
@@ -133,6 +133,7 @@ def whole(tmp_path_factory):
 def test_a_run_writes_every_row_once(whole):
     tree, files = whole
     assert [row["step"] for row in files["cloning"]] == ["16", "20"]
+    assert [row["step"] for row in files["cloning_probes"]] == ["16"]
     assert [row["update"] for row in files["train"]] == ["1", "2", "3", "4"]
     assert [(row["update"], row["env"]) for row in files["train_curriculum"]] == [
         (str(u), e) for u in (1, 2, 3, 4) for e in ("frozen_lake", "tictactoe_qa")
