@@ -15,11 +15,13 @@ from agents.policy import Shapes
 from agents.prompts import bucket
 from jaxenv import MixedBatch, codec, make
 
-CONFIG = Config(steps=30, rows=4, learning_rate=0.1)
+# 64 demonstrations a block: 32, 16, 16 of the environments, in every test, so that each is compiled once.
+CONFIG = Config(steps=30, rows=4, learning_rate=0.1, shares=(0.5, 0.25, 0.25))
+COUNTS = (32, 16, 16)
 SHAPES = Shapes(buckets=(100, 200), replies=(4, 12))
 
 
-def demonstrate(seed=0, count=120, config=CONFIG):
+def demonstrate(seed=0, count=64, config=CONFIG):
     held = setup()
     key, shares = jax.random.key(seed), config.split([0.0] * len(ENVS))
     return cloning.demonstrations(held.mixed, held.writer, held.targets, key, count, config, shares)
@@ -32,10 +34,8 @@ def shown():
 
 def test_environments_in_the_shares_asked_for(shown):
     prompts, replies = shown
-    assert len(prompts) == len(replies) == 120
-    assert np.bincount([p.kind for p in prompts]).tolist() == [40] * 3
-    unequal = dataclasses.replace(CONFIG, shares=(0.5, 0.2, 0.3))
-    assert np.bincount([p.kind for p in demonstrate(config=unequal)[0]]).tolist() == [60, 24, 36]
+    assert len(prompts) == len(replies) == 64
+    assert np.bincount([p.kind for p in prompts]).tolist() == list(COUNTS)
 
 
 def test_an_environment_that_is_good_enough_leaves_its_demonstrations_to_the_others():
@@ -52,30 +52,32 @@ def test_harness_in_the_shares_asked_for():
     tokenizer = setup().writer.tokenizer
 
     def share(config):
-        texts = [tokenizer.decode(p.ids) for p in demonstrate(1, 120, config)[0]]
+        texts = [tokenizer.decode(p.ids) for p in demonstrate(1, 64, config)[0]]
         marks = [
             [bool(re.search(m, t)) for m in ("Observation:", "State: ", "Hint: ", "Rules: ")] for t in texts
         ]
         return np.bincount([4 - sum(m) for m in marks], minlength=5) / len(texts)
 
-    np.testing.assert_array_equal(share(Config(harness=(0, 0, 0, 0, 1.0))), [0, 0, 0, 0, 1])
-    mixed = share(Config(harness=(0.5, 0, 0.25, 0, 0.25)))
+    np.testing.assert_array_equal(
+        share(dataclasses.replace(CONFIG, harness=(0, 0, 0, 0, 1.0))), [0, 0, 0, 0, 1]
+    )
+    mixed = share(dataclasses.replace(CONFIG, harness=(0.5, 0, 0.25, 0, 0.25)))
     assert mixed[1] == mixed[3] == 0
-    np.testing.assert_allclose(mixed, [0.5, 0, 0.25, 0, 0.25], atol=0.15)
+    np.testing.assert_allclose(mixed, [0.5, 0, 0.25, 0, 0.25], atol=0.2)
 
 
 def test_replies_are_the_oracles():
     """At H0 the prompt holds the whole state: every reply wins the single-turn task that its text describes."""
     held = setup()
-    for index, env_id in enumerate(ENVS):
+    for index, (env_id, count) in enumerate(zip(ENVS, COUNTS)):
         mixed = MixedBatch([env_id], 64)
         key = jax.random.key(4)
         only = dataclasses.replace(CONFIG, harness=(1.0, 0, 0, 0, 0))
         prompts, replies = cloning.demonstrations(
-            mixed, held.writer, held.targets[[index]], key, 40, only, np.ones(1, np.float32)
+            mixed, held.writer, held.targets[[index]], key, count, only, np.ones(1)
         )
         k_level, k_wander, _ = jax.random.split(jax.random.fold_in(key, 0), 3)
-        levels = jax.random.randint(k_level, (40,), 0, held.targets[index] + 1, jnp.int32)
+        levels = jax.random.randint(k_level, (count,), 0, held.targets[index] + 1, jnp.int32)
         episodes = cloning.wander(make(env_id, 64), k_wander, levels, jnp.float32(only.noise))
         (batch,) = mixed.batches
         assert not np.asarray(episodes.done).any()
@@ -83,7 +85,7 @@ def test_replies_are_the_oracles():
         actions = batch.parse(texts)
         assert (actions != codec.UNREADABLE).all()
         np.testing.assert_array_equal(actions, np.asarray(batch.solve(episodes)))
-        moved = batch.step(jax.random.split(key, 40), episodes, actions)
+        moved = batch.step(jax.random.split(key, count), episodes, actions)
         assert np.asarray(moved.valid).all()
         if batch.env.horizon == 1:
             assert np.asarray(moved.success).all()
@@ -93,7 +95,7 @@ def test_replies_are_the_oracles():
 
 def test_wandering_reaches_unfinished_states_on_and_off_the_way():
     env = make("frozen_lake", 64)
-    levels = jnp.full(40, 2, jnp.int32)
+    levels = jnp.full(COUNTS[0], 2, jnp.int32)
     for noise in (0.0, 0.5):
         episodes = cloning.wander(env, jax.random.key(2), levels, jnp.float32(noise))
         t = np.asarray(episodes.t)
@@ -130,9 +132,8 @@ def test_a_block_is_a_full_batch_for_every_step():
     eos, sizes = setup().policy.config.eos, set()
     for prompts, tokens, mask in batches:
         assert prompts.tokens.shape[0] == CONFIG.rows and tokens.shape == mask.shape and tokens.shape[1] == 1
-        assert prompts.tokens.shape[1] in (100, 200) and tokens.shape[2] == bucket(
-            tokens.shape[2], SHAPES.replies
-        )
+        for size, sizes_of in ((prompts.tokens.shape[1], SHAPES.buckets), (tokens.shape[2], SHAPES.replies)):
+            assert size == bucket(size, sizes_of)
         sizes.add((prompts.tokens.shape[1], tokens.shape[2]))
         for row, length, reply, seen in zip(prompts.tokens, prompts.lengths, tokens[:, 0], mask[:, 0]):
             assert bucket(int(length), SHAPES.buckets) == len(row)

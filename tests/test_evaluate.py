@@ -21,7 +21,6 @@ from jaxenv import MixedBatch, text
 from jaxenv.codec import Choice
 from jaxenv.core import Env, outcome
 
-pytestmark = pytest.mark.slow
 
 
 SETTINGS = Evaluation(episodes=48, seed=77)
