@@ -21,8 +21,6 @@ from jaxenv import MixedBatch, text
 from jaxenv.codec import Choice
 from jaxenv.core import Env, outcome
 
-
-
 SETTINGS = Evaluation(episodes=48, seed=77)
 
 
