@@ -10,10 +10,10 @@ quickstart: $(VENV)/run.stamp
 	$(RUN) -m experiments.quickstart $(ARGS)
 
 test: $(VENV)/test.stamp
-	$(RUN) -m pytest -n 2 --dist loadfile $(ARGS)
+	$(RUN) -m pytest -n 2 --dist loadgroup $(ARGS)
 
 test-all: $(VENV)/test.stamp
-	$(RUN) -m pytest -n 2 --dist loadfile --slow $(ARGS)
+	$(RUN) -m pytest -n 2 --dist loadgroup --slow $(ARGS)
 
 check: $(VENV)/test.stamp
 	$(VENV)/bin/ruff check .
