@@ -110,7 +110,7 @@ def section(env: jaxenv.Env) -> str:
     state = env.init(jax.random.key(0), jnp.int32(env.eval_level))
     question = bytes(b for b in np.asarray(env.text_question(state)) if b).decode()
     head = "".join(
-        f'<th{" class=evaluated" if k == env.eval_level else ""}>{k}</th>' for k in range(env.num_levels)
+        f"<th{' class=evaluated' if k == env.eval_level else ''}>{k}</th>" for k in range(env.num_levels)
     )
     rows = "".join(
         f"<tr><th>{html.escape(name)}</th>"

@@ -224,6 +224,21 @@ def test_generator_takes_prompts_in_any_order(generator):
         np.testing.assert_array_equal(shuffled[k].tokens, straight[i].tokens)
 
 
+def test_a_narrow_batch_draws_what_a_full_one_draws(generator):
+    """One prompt alone, in a batch of a quarter of the rows, and as the first of a full batch."""
+    some = prompts(7)
+    alike = [
+        p for p in some if bucket(len(p.ids), SHAPES.buckets) == bucket(len(some[0].ids), SHAPES.buckets)
+    ]
+    assert len(alike) > SHAPES.rows // 4
+    (alone,) = generator.generate(alike[:1], [SAMPLES], jax.random.key(3))
+    among = generator.generate(alike, [SAMPLES] * len(alike), jax.random.key(3))
+    first = sorted(range(len(alike)), key=lambda i: (alike[i].kind, i))[0]
+    assert first == 0
+    np.testing.assert_array_equal(alone.tokens, among[0].tokens)
+    np.testing.assert_allclose(alone.log_probs, among[0].log_probs, atol=1e-5)
+
+
 def test_samples_follow_the_probabilities(generator):
     prompt, count = prompts(1)[0], 1600
     (one,) = generator.generate([prompt], [count], jax.random.key(9))
