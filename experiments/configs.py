@@ -98,7 +98,7 @@ def nano(**changes) -> Experiment:
             curriculum=HDC(p_cur=0.8, min_prompts=12, tau_scale=0.5, tau_harness=0.5),
             grpo=GRPO(learning_rate=3e-4, advantage="step"),
             batch=16,
-            prompts=1280,
+            prompts=1120,
         ),
         **changes,
     )
