@@ -17,6 +17,9 @@ from jaxenv import EnvBatch, Episode, MixedBatch, episode, harness
 from jaxenv.core import Env
 
 
+BLOCK = 16  # steps whose demonstrations are made at once
+
+
 @dataclass(frozen=True)
 class Config:
     steps: int = 1200  # 0: no cloning
@@ -26,6 +29,7 @@ class Config:
     shares: tuple[float, ...] = ()  # of the environments, in their order; empty: equal shares
     noise: float = 0.3  # share of wrong turns on the way to a demonstrated state
     probe_every: int = 0  # blocks of steps between probes of every environment's score; 0: no probes
+    probe_from: int = 0  # steps before the first probe: early on everyone loses, and losing episodes are long
     probe_episodes: int = 64  # per environment and probe
     enough: float = 0.3  # an environment probed at this score or higher is only rehearsed
     rehearsal: float = 0.2  # what is left of such an environment's share
@@ -39,13 +43,21 @@ class Config:
             raise ValueError(f"cloning.shares must be positive and sum to 1, got {self.shares}")
         if not 0 <= self.noise <= 1:
             raise ValueError(f"cloning.noise must lie in [0, 1], got {self.noise}")
-        if self.probe_every < 0 or self.probe_episodes < 2:
+        if self.probe_every < 0 or self.probe_from < 0 or self.probe_episodes < 2:
             raise ValueError(
-                "cloning needs probe_every >= 0 and probe_episodes >= 2, "
-                f"got {self.probe_every} and {self.probe_episodes}"
+                "cloning needs probe_every >= 0, probe_from >= 0 and probe_episodes >= 2, "
+                f"got {self.probe_every}, {self.probe_from} and {self.probe_episodes}"
             )
         if not 0 < self.rehearsal <= 1:
             raise ValueError(f"cloning.rehearsal must lie in (0, 1], got {self.rehearsal}")
+
+    def probes(self, step: int) -> bool:
+        """Whether the environments are probed before this step, the first one of a block."""
+        return (
+            bool(self.probe_every)
+            and step >= max(self.probe_from, 1)
+            and step // BLOCK % self.probe_every == 0
+        )
 
     def split(self, scores: Sequence[float]) -> np.ndarray:
         """Shares f32[E] of the environments in the next demonstrations, given their probed scores.
@@ -124,9 +136,6 @@ def _pictures(batch: EnvBatch, episodes: Episode):
     if batch.modality != "picture":
         return [None] * episodes.t.shape[0]
     return np.asarray(batch.render(episodes))
-
-
-BLOCK = 16  # steps whose demonstrations are made at once
 
 
 def block(

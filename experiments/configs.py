@@ -93,7 +93,11 @@ def nano(**changes) -> Experiment:
             model=Model(resolution=56),
             shapes=Shapes(buckets=(88, 144, 208), replies=(8, 24)),
             cloning=Cloning(
-                steps=1100, harness=(0.1, 0.1, 0.1, 0.1, 0.6), shares=(0.28, 0.14, 0.48, 0.1), probe_every=6
+                steps=1100,
+                harness=(0.1, 0.1, 0.1, 0.1, 0.6),
+                shares=(0.28, 0.14, 0.48, 0.1),
+                probe_every=6,
+                probe_from=576,
             ),
             curriculum=HDC(p_cur=0.8, min_prompts=12, tau_scale=0.5, tau_harness=0.5),
             grpo=GRPO(learning_rate=3e-4, advantage="step"),

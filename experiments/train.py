@@ -44,7 +44,7 @@ def clone(setup: Setup, run: Run) -> Params:
     params = jax.tree.map(jnp.copy, params)
     with tqdm(total=settings.steps, initial=start, desc="behaviour cloning", unit="step") as bar:
         for first in range(start, settings.steps, cloning.BLOCK):
-            if first and settings.probe_every and first // cloning.BLOCK % settings.probe_every == 0:
+            if settings.probes(first):
                 shares = settings.split(probe(setup, run, params, first))
             batches = cloning.block(
                 setup.mixed,

@@ -48,6 +48,13 @@ def test_an_environment_that_is_good_enough_leaves_its_demonstrations_to_the_oth
     np.testing.assert_allclose(Config().split([0.0, 0.0]), [0.5, 0.5])
 
 
+def test_when_environments_are_probed():
+    blocks = range(0, 200, BLOCK)
+    assert not any(Config().probes(b) for b in blocks)
+    assert [b for b in blocks if Config(probe_every=2).probes(b)] == [32, 64, 96, 128, 160, 192]
+    assert [b for b in blocks if Config(probe_every=3, probe_from=97).probes(b)] == [144, 192]
+
+
 def test_harness_in_the_shares_asked_for():
     tokenizer = setup().writer.tokenizer
 
@@ -169,7 +176,7 @@ def test_loss_falls():
 @pytest.mark.parametrize(
     "field, value",
     [("steps", -1), ("rows", 0), ("harness", (1.0,)), ("harness", (0.5, 0.5, 0.5, -0.5, 0)), ("harness", (0.1,) * 5),
-     ("shares", (0.5, 0.6)), ("shares", (1.5, -0.5)), ("noise", 1.5), ("probe_every", -1), ("probe_episodes", 1), ("rehearsal", 0.0)],
+     ("shares", (0.5, 0.6)), ("shares", (1.5, -0.5)), ("noise", 1.5), ("probe_every", -1), ("probe_from", -1), ("probe_episodes", 1), ("rehearsal", 0.0)],
 )  # fmt: skip
 def test_impossible_settings_are_refused(field, value):
     with pytest.raises(ValueError, match=f"cloning.*{field}"):
