@@ -16,7 +16,6 @@ from agents.prompts import Prompt, PromptBatch, PromptWriter, bucket, pack
 from jaxenv import EnvBatch, Episode, MixedBatch, episode, harness
 from jaxenv.core import Env
 
-
 BLOCK = 16  # steps whose demonstrations are made at once
 
 
