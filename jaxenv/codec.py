@@ -213,3 +213,39 @@ class Lists:
         length = rng.integers(1, self.n + 1)
         out[:, :length] = rng.integers(self.low, self.high + 1, size=(len(self.names), length))
         return out.reshape(-1)
+
+
+class Words:
+    """One to n words of a list, in order, case ignored. Action: i32[n] of places in the list, `BLANK` behind.
+
+    Words stand between spaces, commas or semicolons; quotes and brackets around them do not count. Words of one
+    character are written and may be read without separators.
+    """
+
+    def __init__(self, words: Sequence[str], n: int, what: str, example: Sequence[str]):
+        self.words, self.size = tuple(words), n
+        self._index = {w.lower(): i for i, w in enumerate(self.words)}
+        if len(self._index) < len(self.words):
+            raise ValueError(f"words must differ by more than upper and lower case: {self.words}")
+        self._letters = all(len(w) == 1 for w in self.words)
+        self._glue = "" if self._letters else ", "
+        self.instruction = f"Answer with {what}, like <answer>{self._glue.join(example)}</answer>"
+
+    def parse(self, answer: str) -> np.ndarray | None:
+        words = [w for w in re.split(r"[\s,;\"'\[\](){}]+", answer.strip().rstrip(".").lower()) if w]
+        if self._letters:
+            words = [letter for word in words for letter in word]
+        if not 1 <= len(words) <= self.size or not all(w in self._index for w in words):
+            return None
+        out = np.full(self.size, BLANK, np.int32)
+        out[: len(words)] = [self._index[w] for w in words]
+        return out
+
+    def format(self, action: np.ndarray) -> str:
+        return self._glue.join(self.words[int(v)] for v in action if v != BLANK)
+
+    def random(self, rng: np.random.Generator) -> np.ndarray:
+        out = np.full(self.size, BLANK, np.int32)
+        length = rng.integers(1, self.size + 1)
+        out[:length] = rng.integers(len(self.words), size=length)
+        return out
