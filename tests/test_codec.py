@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from jaxenv import codec
-from jaxenv.codec import BLANK, UNREADABLE, Choice, Grid, Ints, Lists, Words
+from jaxenv.codec import BLANK, UNREADABLE, Choice, Command, Grid, Ints, Lists, Words
 
 MOVE = Choice(("up", "down", "left", "right"), {"u": "up", "w": "up"})
 PAIR = Ints(2, -5, 99, "two integers", (2, 3))
@@ -16,8 +16,10 @@ WIDE = Grid(2, 3, 0, 99, "the board", "10 2\n3 4")
 TREE = Lists(("pre", "post"), 3, 1, 99, {"pre": [1, 2], "post": [2, 1]})
 WAY = Words("UDLR", 5, "the letters of a way", "RRD")
 JUMPS = Words(("a1-b3", "b3-a1", "No"), 3, "the jumps in order, or No", ("a1-b3", "b3-a1"))
+PUSH = Command("move", 3, 0, 9, ("undo", "stop"), "a move of three integers, undo or stop", "move 1 2 3")
 CODECS = {
     "choice": MOVE, "ints": PAIR, "grid": BOARD, "wide": WIDE, "lists": TREE, "letters": WAY, "words": JUMPS,
+    "command": PUSH,
 }  # fmt: skip
 each = pytest.mark.parametrize("name", CODECS)
 
@@ -139,6 +141,15 @@ ACCEPTED = {
         "NO.": [2, BLANK, BLANK],
         "b3-a1\nb3-a1 a1-b3": [1, 1, 0],
     },
+    "command": {
+        "move 1 2 3": [0, 1, 2, 3],
+        "1, 2, 3": [0, 1, 2, 3],
+        "Move [0; 0; 9]": [0, 0, 0, 9],
+        "('move', [4, 5, 6])": [0, 4, 5, 6],
+        "move: (7 8 9)": [0, 7, 8, 9],
+        "Undo": [1, BLANK, BLANK, BLANK],
+        "'stop'.": [2, BLANK, BLANK, BLANK],
+    },
 }
 
 # Nothing readable to any codec.
@@ -223,6 +234,16 @@ REFUSED = {
     ],
     "letters": ["X", "RRDDLU", "R-R", "RR DX", "R.R", "right"],
     "words": ["a1b3", "a1-b3b3-a1", "a1 - b3", "no no no no", "a1-b3; maybe", "a1"],
+    "command": [
+        "move",
+        "move 1 2",
+        "1 2 3 4",
+        "move 1 2 10",
+        "move -1 2 3",
+        "stop 1 2 3",
+        "undo stop",
+        "jump 1 2 3",
+    ],
 }
 
 
