@@ -81,18 +81,21 @@ def _check_low(low: int) -> None:
 
 
 class Choice:
-    """One of several names, case ignored. Action: i32[1], the index."""
+    """One of several names, case ignored. Action: i32[1], the index.
+
+    The prompt lists the names unless `what` describes them.
+    """
 
     size = 1
 
-    def __init__(self, names: Sequence[str], aliases: dict[str, str] | None = None):
+    def __init__(self, names: Sequence[str], aliases: dict[str, str] | None = None, what: str | None = None):
         self.names = tuple(names)
         self._index = {n.lower(): i for i, n in enumerate(self.names)}
         if len(self._index) < len(self.names):
             raise ValueError(f"names of a choice differ by more than upper and lower case: {self.names}")
         self._index |= {a.lower(): self._index[n.lower()] for a, n in (aliases or {}).items()}
-        listed = ", ".join(self.names)
-        self.instruction = f"Answer with one of {listed}, like <answer>{self.names[-1]}</answer>"
+        what = what or f"one of {', '.join(self.names)}"
+        self.instruction = f"Answer with {what}, like <answer>{self.names[-1]}</answer>"
 
     def parse(self, answer: str) -> np.ndarray | None:
         index = self._index.get(answer.strip().strip("[]()\"'.").strip().lower())
@@ -123,6 +126,37 @@ class Ints:
 
     def random(self, rng: np.random.Generator) -> np.ndarray:
         return rng.integers(self.low, self.high + 1, size=self.size, dtype=np.int32)
+
+
+class Natural:
+    """One whole number, 0 or more, of up to `digits` digits: more than an i32 holds.
+
+    Action: i32[ceil(digits / 9)], limbs of nine digits, the most significant first. Thousands may be
+    separated by commas.
+    """
+
+    def __init__(self, digits: int, what: str, example: int):
+        self.digits, self.size = digits, -(-digits // 9)
+        self.instruction = f"Answer with {what}, like <answer>{example}</answer>"
+
+    def parse(self, answer: str) -> np.ndarray | None:
+        answer = answer.strip()
+        if re.fullmatch(r"[0-9]{1,3}(,[0-9]{3})+", answer):
+            answer = answer.replace(",", "")
+        if not re.fullmatch(r"\+?[0-9]+", answer):
+            return None
+        number = answer.lstrip("+0")
+        if len(number) > self.digits:
+            return None
+        number = number.zfill(9 * self.size)
+        return np.asarray([int(number[k : k + 9]) for k in range(0, 9 * self.size, 9)], np.int32)
+
+    def format(self, action: np.ndarray) -> str:
+        return "".join(f"{int(limb):09d}" for limb in action).lstrip("0") or "0"
+
+    def random(self, rng: np.random.Generator) -> np.ndarray:
+        length = rng.integers(1, self.digits + 1)
+        return self.parse("".join(map(str, rng.integers(10, size=length))))
 
 
 class Grid:
@@ -213,3 +247,74 @@ class Lists:
         length = rng.integers(1, self.n + 1)
         out[:, :length] = rng.integers(self.low, self.high + 1, size=(len(self.names), length))
         return out.reshape(-1)
+
+
+class Words:
+    """One to n words of a list, in order, case ignored. Action: i32[n] of places in the list, `BLANK` behind.
+
+    Words stand between spaces, commas or semicolons; quotes and brackets around them do not count. Words of one
+    character are written and may be read without separators.
+    """
+
+    def __init__(self, words: Sequence[str], n: int, what: str, example: Sequence[str]):
+        self.words, self.size = tuple(words), n
+        self._index = {w.lower(): i for i, w in enumerate(self.words)}
+        if len(self._index) < len(self.words):
+            raise ValueError(f"words must differ by more than upper and lower case: {self.words}")
+        self._letters = all(len(w) == 1 for w in self.words)
+        self._glue = "" if self._letters else ", "
+        self.instruction = f"Answer with {what}, like <answer>{self._glue.join(example)}</answer>"
+
+    def parse(self, answer: str) -> np.ndarray | None:
+        words = [w for w in re.split(r"[\s,;\"'\[\](){}]+", answer.strip().rstrip(".").lower()) if w]
+        if self._letters:
+            words = [letter for word in words for letter in word]
+        if not 1 <= len(words) <= self.size or not all(w in self._index for w in words):
+            return None
+        out = np.full(self.size, BLANK, np.int32)
+        out[: len(words)] = [self._index[w] for w in words]
+        return out
+
+    def format(self, action: np.ndarray) -> str:
+        return self._glue.join(self.words[int(v)] for v in action if v != BLANK)
+
+    def random(self, rng: np.random.Generator) -> np.ndarray:
+        out = np.full(self.size, BLANK, np.int32)
+        length = rng.integers(1, self.size + 1)
+        out[:length] = rng.integers(len(self.words), size=length)
+        return out
+
+
+class Command:
+    """A verb with exactly n integers in low .. high, or a single word. Action: i32[1 + n].
+
+    The first value is 0 for the verb, then its integers follow, or the number of the word, counted from 1,
+    and then `BLANK`s. Case is ignored, and the verb may be left out.
+    """
+
+    def __init__(self, verb: str, n: int, low: int, high: int, words: Sequence[str], what: str, example: str):
+        _check_low(low)
+        self.verb, self.n, self.low, self.high, self.words = verb, n, low, high, tuple(words)
+        self.size = 1 + n
+        self.instruction = f"Answer with {what}, like <answer>{example}</answer>"
+
+    def parse(self, answer: str) -> np.ndarray | None:
+        answer = answer.strip().strip("()'\".").strip().lower()
+        if answer in self.words:
+            return np.asarray([1 + self.words.index(answer)] + [BLANK] * self.n, np.int32)
+        values = _integers(answer.removeprefix(self.verb).strip("'\",:()[]{} "))
+        if values is None or len(values) != self.n or not all(self.low <= v <= self.high for v in values):
+            return None
+        return np.asarray([0, *values], np.int32)
+
+    def format(self, action: np.ndarray) -> str:
+        if action[0]:
+            return self.words[int(action[0]) - 1]
+        return " ".join([self.verb, *(str(int(v)) for v in action[1:])])
+
+    def random(self, rng: np.random.Generator) -> np.ndarray:
+        out = np.full(self.size, BLANK, np.int32)
+        out[0] = max(0, rng.integers(-2 * len(self.words), len(self.words) + 1))  # two thirds are integers
+        if out[0] == 0:
+            out[1:] = rng.integers(self.low, self.high + 1, size=self.n)
+        return out

@@ -72,8 +72,11 @@ class Env(Generic[S]):
         """theta ~ Q_e(theta | level): one i32[] per parameter, uniform over the level's range."""
         scale = {}
         for k, (name, ranges) in zip(jax.random.split(key, max(len(self.levels), 1)), self.levels.items()):
-            low_high = jnp.asarray(np.asarray(ranges, np.int32))[level]
-            scale[name] = jax.random.randint(k, (), low_high[0], low_high[1] + 1, jnp.int32)
+            table = np.asarray(ranges, np.int32)
+            low_high = jnp.asarray(table)[level]
+            scale[name] = low_high[0]
+            if (table[:, 0] != table[:, 1]).any():  # a draw costs compile time
+                scale[name] = jax.random.randint(k, (), low_high[0], low_high[1] + 1, jnp.int32)
         return scale
 
     def init(self, key: Array, level: Array) -> S:

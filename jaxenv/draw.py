@@ -72,10 +72,15 @@ def sheet(
     return Sheet(resolution, tuple(sizes), paint, background)
 
 
-def tiles(sprites: Sheet, cells: Array, rows: Array | int, cols: Array | int) -> Array:
+def tiles(
+    sprites: Sheet, cells: Array, rows: Array | int, cols: Array | int, tints: Array | None = None
+) -> Array:
     """u8[R, R, 3]: the top-left rows x cols (traced) of i32[M, N] sprite codes, centred on the background.
 
     The tile size is that of a square board of max(rows, cols); `cells` may hold anything outside rows x cols.
+    `tints`, i32[M, N, 3] in 0 .. 255, colours tiles freely: a cell's colour fills its tile but for the last
+    `edge(side)` rows and columns of pixels, where its sprite, black elsewhere, draws the grid. Cells with
+    other sprites have the tint 0, 0, 0.
     """
     size = sprites.resolution
     rows, cols = jnp.int32(rows), jnp.int32(cols)
@@ -93,9 +98,35 @@ def tiles(sprites: Sheet, cells: Array, rows: Array | int, cols: Array | int) ->
     codes = jnp.where(inside, codes, sprites.count)
     start = jnp.asarray(sprites.offset)[longest] + codes * (side * words_per_tile) + in_tile[None, :]
     row = jnp.where((row >= 0) & (row < rows), row, m)
-    start, row, below = barrier((start, row, in_row * words_per_tile))
+    start, row, below, in_row = barrier((start, row, in_row * words_per_tile, in_row))
     index = start.at[row].get(mode="promise_in_bounds") + below[:, None]
-    return to_u8(jnp.asarray(sprites.words).at[index].get(mode="promise_in_bounds"), size)
+    words = jnp.asarray(sprites.words).at[index].get(mode="promise_in_bounds")
+    if tints is not None:
+        strips = _strips(sprites, tints, longest, jnp.where(inside, col, n), in_tile)
+        words |= strips.at[jnp.where(in_row < side - edge(side), row, m)].get(mode="promise_in_bounds")
+    return to_u8(words, size)
+
+
+def edge(side):
+    """Pixels of the grid lines that `tiles` leaves free of tints, for tiles of a side."""
+    return (side + 23) // 24
+
+
+def _strips(sprites: Sheet, tints: Array, longest: Array, col: Array, in_tile: Array) -> Array:
+    """u32[M + 1, W]: one row of pixels of each row of tints; columns i32[M + 1, W] of cells, N beyond them."""
+    # Four pixels of one colour are three words, which repeat along a tile.
+    byte = (4 * np.arange(3)[:, None] + np.arange(4)[None, :]) % 3
+    words = (
+        tints.astype(jnp.uint32)[:, :, byte] << (8 * np.arange(4, dtype=np.uint32))[None, None, None, :]
+    ).sum(axis=-1, dtype=jnp.uint32)
+    m = words.shape[0]
+    words = jnp.pad(words, ((0, 1), (0, 1), (0, 0))).reshape(m + 1, -1)
+    # The words of a tile's row with the bytes of the grid line taken out, by board size.
+    shown = np.zeros((len(sprites.side), 3 * max(sprites.side)), np.uint8)
+    for size in sprites.sizes:
+        shown[size, : 3 * (sprites.side[size] - edge(sprites.side[size]))] = 255
+    mask = jnp.asarray(shown.view(np.uint32))[longest, in_tile]
+    return barrier(jnp.take_along_axis(words, 3 * col + in_tile[None, :] % 3, axis=1) & mask[None, :])
 
 
 def _margin(size, count, side):

@@ -7,14 +7,20 @@ import numpy as np
 import pytest
 
 from jaxenv import codec
-from jaxenv.codec import BLANK, UNREADABLE, Choice, Grid, Ints, Lists
+from jaxenv.codec import BLANK, UNREADABLE, Choice, Command, Grid, Ints, Lists, Words
 
 MOVE = Choice(("up", "down", "left", "right"), {"u": "up", "w": "up"})
 PAIR = Ints(2, -5, 99, "two integers", (2, 3))
 BOARD = Grid(2, 3, 0, 9, "the board", "1 2\n3 4")
 WIDE = Grid(2, 3, 0, 99, "the board", "10 2\n3 4")
 TREE = Lists(("pre", "post"), 3, 1, 99, {"pre": [1, 2], "post": [2, 1]})
-CODECS = {"choice": MOVE, "ints": PAIR, "grid": BOARD, "wide": WIDE, "lists": TREE}
+WAY = Words("UDLR", 5, "the letters of a way", "RRD")
+JUMPS = Words(("a1-b3", "b3-a1", "No"), 3, "the jumps in order, or No", ("a1-b3", "b3-a1"))
+PUSH = Command("move", 3, 0, 9, ("undo", "stop"), "a move of three integers, undo or stop", "move 1 2 3")
+CODECS = {
+    "choice": MOVE, "ints": PAIR, "grid": BOARD, "wide": WIDE, "lists": TREE, "letters": WAY, "words": JUMPS,
+    "command": PUSH,
+}  # fmt: skip
 each = pytest.mark.parametrize("name", CODECS)
 
 
@@ -123,6 +129,27 @@ ACCEPTED = {
         '{"post":[],"pre":[99]}': [99] + [BLANK] * 5,
         ' {"pre": [1],\n "post": [2, 1]} ': [1, BLANK, BLANK, 2, 1, BLANK],
     },
+    "letters": {
+        "RRD": [3, 3, 1, BLANK, BLANK],
+        " u, d ,l;r U.": [0, 1, 2, 3, 0],
+        '["U", "D"]': [0, 1, BLANK, BLANK, BLANK],
+        "UD\nLR": [0, 1, 2, 3, BLANK],
+    },
+    "words": {
+        "A1-b3, B3-A1": [0, 1, BLANK],
+        '["a1-b3","no"]': [0, 2, BLANK],
+        "NO.": [2, BLANK, BLANK],
+        "b3-a1\nb3-a1 a1-b3": [1, 1, 0],
+    },
+    "command": {
+        "move 1 2 3": [0, 1, 2, 3],
+        "1, 2, 3": [0, 1, 2, 3],
+        "Move [0; 0; 9]": [0, 0, 0, 9],
+        "('move', [4, 5, 6])": [0, 4, 5, 6],
+        "move: (7 8 9)": [0, 7, 8, 9],
+        "Undo": [1, BLANK, BLANK, BLANK],
+        "'stop'.": [2, BLANK, BLANK, BLANK],
+    },
 }
 
 # Nothing readable to any codec.
@@ -205,6 +232,18 @@ REFUSED = {
         '{"pre": ' + "[" * 900 + "]" * 900 + ', "post": [1]}',
         '{"pre": {}, "post": [1]}',
     ],
+    "letters": ["X", "RRDDLU", "R-R", "RR DX", "R.R", "right"],
+    "words": ["a1b3", "a1-b3b3-a1", "a1 - b3", "no no no no", "a1-b3; maybe", "a1"],
+    "command": [
+        "move",
+        "move 1 2",
+        "1 2 3 4",
+        "move 1 2 10",
+        "move -1 2 3",
+        "stop 1 2 3",
+        "undo stop",
+        "jump 1 2 3",
+    ],
 }
 
 
@@ -270,5 +309,7 @@ def test_declarations_that_cannot_work():
         Grid(2, 2, -1, 3, "a board", "1")
     with pytest.raises(ValueError, match="absent place"):
         Lists(("a",), 2, -1, 3, {"a": [1]})
+    with pytest.raises(ValueError, match="upper and lower"):
+        Words(("a", "A"), 2, "letters", "a")
     with pytest.raises(KeyError):
         Choice(("a", "b"), {"c": "d"})

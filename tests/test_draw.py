@@ -54,6 +54,33 @@ def test_tiles_equal_the_plain_painter(resolution):
         np.testing.assert_array_equal(draw.tiles(sheet, jnp.asarray(cells[7]), 2, 8), together[7])
 
 
+def paint_window(side: int) -> np.ndarray:
+    """Grid lines around a black window, and noise."""
+    frame = np.full((side, side, 3), 77, np.uint8)
+    frame[: side - draw.edge(side), : side - draw.edge(side)] = 0
+    return np.stack([frame, paint(side)[0]])
+
+
+@pytest.mark.parametrize("resolution", [48, 224, 256])
+def test_tints_fill_windows(resolution):
+    sheet = draw.sheet(resolution, tuple(range(1, N + 1)), paint_window, BACKGROUND)
+    rng = np.random.default_rng(1)
+    shapes = [(1, 1), (M, N), (5, 5), (2, 8), (7, 3)]
+    cells = rng.integers(0, 2, (len(shapes), M, N)).astype(np.int32)
+    tints = np.where(cells[..., None] == 0, rng.integers(0, 256, (*cells.shape, 3)), 0).astype(np.int32)
+    rows, cols = np.asarray(shapes, np.int32).T
+    shown = jax.jit(jax.vmap(lambda x, t, r, c: draw.tiles(sheet, x, r, c, t)))(cells, tints, rows, cols)
+    bare = jax.jit(jax.vmap(lambda x, r, c: draw.tiles(sheet, x, r, c)))(cells, rows, cols)
+    for picture, wanted, x, t, (r, c) in zip(*map(np.array, (shown, bare)), cells, tints, shapes):
+        side = draw.tile_side(resolution, max(r, c))
+        unit, inner = 8 if side >= 8 else 4, side - draw.edge(side)
+        top, left = ((resolution - k * side) // 2 // unit * unit for k in (r, c))
+        for i, j in np.argwhere(x[:r, :c] == 0):
+            y, z = top + i * side, left + j * side
+            wanted[y : y + inner, z : z + inner] = t[i, j]
+        np.testing.assert_array_equal(picture, wanted)
+
+
 def test_tile_sides():
     assert [draw.tile_side(64, n) for n in (1, 3, 5, 8, 9, 16)] == [64, 16, 8, 8, 4, 4]
     assert [draw.tile_side(224, n) for n in (3, 8, 13, 27, 28, 29, 56)] == [72, 24, 16, 8, 8, 4, 4]

@@ -3,6 +3,7 @@
 Headings are 0 right, 1 down, 2 left, 3 up, as in MiniGrid; positions are (row, col).
 """
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -64,3 +65,35 @@ def visible(transparent: Array) -> Array:
         rows.append(lit)
         lit = to_right | to_right << one | to_left | to_left >> one
     return (jnp.stack(rows[::-1])[:, None] >> column[None, :]) & one == 1
+
+
+def through(
+    pos: Array, heading: Array, gates: Array, facing: Array, extra: Array, ahead: Array, goal: Array
+) -> Array:
+    """i32[]: least actions to a goal behind gates (doors, gaps) that lead from one free rectangle to the next.
+
+    Each gate is entered and left in one direction, so that the least way is the sum of the least ways between.
+
+    Args:
+        pos, heading: the pose; in front of the first gate that lies ahead, or in it.
+        gates, facing: i32[K, 2] cells in their order and i32[K] the headings in which they are passed.
+        extra: i32[K] actions that a gate needs before it is entered (1 for a shut door).
+        ahead: bool[K] gates still to be passed: the last ones in use.
+        goal: i32[2].
+    """
+    index, facing = np.arange(len(gates), dtype=np.int32), jnp.asarray(facing)
+    first = ahead & (jnp.cumsum(ahead.astype(jnp.int32)) == 1)
+    step = jnp.asarray(AHEAD)[facing]
+    start = jnp.where(first[:, None], pos[None, :], jnp.roll(gates + step, 1, axis=0))
+    turned = jnp.where(first, heading, jnp.roll(facing, 1))
+    inside = first & jnp.all(gates == pos[None, :], axis=1)
+    legs = jnp.where(
+        inside,
+        jax.vmap(turns)(turned, facing) + 1,
+        jax.vmap(walk)(start, turned, gates - step, facing) + extra + 2,
+    )
+    some, last = jnp.any(ahead), jnp.max(jnp.where(ahead, index, 0))
+    pos = jnp.where(some, (gates + step)[last], pos)
+    heading = jnp.where(some, facing[last], heading)
+    rest = jax.vmap(walk, (None, None, None, 0))(pos, heading, goal, np.arange(4, dtype=np.int32)).min()
+    return jnp.where(ahead, legs, 0).sum(dtype=jnp.int32) + rest

@@ -16,6 +16,7 @@ import jaxenv
 from jaxenv import codec, episode, text
 from jaxenv.envs.spatial2d import door_key as dk
 from jaxenv.envs.spatial2d.door_key import CLOSED, LOCKED, OPEN, State
+from jaxenv.first_person import FORWARD, UNSEEN
 from jaxenv.solve.minigrid import AHEAD
 
 ENV = jaxenv.make("door_key", 256)
@@ -117,7 +118,7 @@ def ours(state: State) -> tuple:
 def seen_by(env: DoorKeyEnv) -> np.ndarray:
     grid, mask = env.gen_obs_grid()
     code = {"wall": dk.WALL, "goal": dk.GOAL, "key": dk.KEY}
-    out = np.full((7, 7), dk.UNSEEN)
+    out = np.full((7, 7), UNSEEN)
     for row in range(7):
         for col in range(7):
             thing = grid.get(col, row)
@@ -304,7 +305,7 @@ def test_view_is_cut_by_walls_and_doors():
     closed = room(8, (3, 3), (1, 1), (3, 2), 0)
     view = jax.jit(dk._view)
     shut, opened = np.asarray(view(closed)), np.asarray(view(closed.replace(door=np.int32(OPEN))))
-    assert shut[5, 3] == LOCKED and (shut[:5] == dk.UNSEEN).all()
+    assert shut[5, 3] == LOCKED and (shut[:5] == UNSEEN).all()
     assert opened[5, 3] == OPEN and (opened[2:5, 3] == dk.FLOOR).all()
 
 
@@ -326,7 +327,7 @@ def test_text_is_seen_from_the_agent():
     "reply", ["forward", "Forward", " FORWARD. ", "[forward]", "(forward)", '"forward"', "move forward"]
 )
 def test_lenient_answers(reply):
-    assert codec.read(ENV.answer, f"<answer>{reply}</answer>").tolist() == [dk.FORWARD]
+    assert codec.read(ENV.answer, f"<answer>{reply}</answer>").tolist() == [FORWARD]
 
 
 @pytest.mark.parametrize("reply", ["ahead", "", "2", "forward forward", "left, forward"])

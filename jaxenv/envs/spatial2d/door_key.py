@@ -6,15 +6,26 @@ import numpy as np
 from flax import struct
 from jax import Array
 
-from jaxenv import draw, text
-from jaxenv.codec import Choice
+from jaxenv import first_person, text
 from jaxenv.core import Env, outcome
-from jaxenv.solve.minigrid import AHEAD, RIGHT, VIEW, turns, visible, walk, window
+from jaxenv.first_person import (
+    ACTIONS,
+    DROP,
+    FLOOR,
+    FLOOR_COLOUR,
+    FORWARD,
+    GOAL,
+    PICKUP,
+    TOGGLE,
+    TURN_LEFT,
+    TURN_RIGHT,
+    WALL,
+)  # fmt: skip
+from jaxenv.solve.minigrid import AHEAD, RIGHT, VIEW, turns, walk, window
 from jaxenv.sprites import Canvas
 
-UNSEEN, FLOOR, WALL, GOAL, KEY, LOCKED, CLOSED, OPEN, AGENT, AGENT_KEY = range(10)
+KEY, LOCKED, CLOSED, OPEN, AGENT, AGENT_KEY = range(4, 10)
 GLYPHS = "?.#GKLDOAA"
-DONE, TURN_LEFT, TURN_RIGHT, PICKUP, DROP, TOGGLE, FORWARD = range(7)
 
 
 @struct.dataclass
@@ -57,10 +68,7 @@ class DoorKey(Env[State]):
         "doors that are not open. An action that has no effect is illegal and uses up an action. "
         "Reaching the goal ends the episode with full reward."
     )
-    answer = Choice(
-        ("done", "left", "right", "pickup", "drop", "toggle", "forward"),
-        {"turn left": "left", "turn right": "right", "move forward": "forward", "pick up": "pickup"},
-    )
+    answer = ACTIONS
     levels = {"size": ((5, 5), (6, 6), (7, 7), (8, 8), (10, 10), (12, 12), (16, 16))}
     eval_level = 3
     min_resolution = (56,) * 7
@@ -116,9 +124,7 @@ class DoorKey(Env[State]):
         return jnp.asarray(acts)[jnp.argmin(jax.vmap(cost)(acts))][None]
 
     def render(self, state: State) -> Array:
-        return draw.tiles(
-            draw.sheet(self.resolution, (VIEW,), _paint, (12, 12, 14)), _view(state), VIEW, VIEW
-        )
+        return first_person.picture(self.resolution, _paint, _view(state))
 
     def text_obs(self, state: State) -> Array:
         legend = (
@@ -160,19 +166,12 @@ def _cell(state: State, row: Array, col: Array) -> Array:
 def _view(state: State) -> Array:
     """i32[7, 7]: the cells ahead as the agent sees them, itself in the middle of the bottom row."""
     cells = _cell(state, *window(state.pos, state.heading))
-    seen = visible((cells != WALL) & (cells != LOCKED) & (cells != CLOSED))
-    agent = jnp.where(state.carried, jnp.int32(AGENT_KEY), jnp.int32(AGENT))
-    return jnp.where(seen, cells, jnp.int32(UNSEEN)).at[VIEW - 1, VIEW // 2].set(agent)
+    opaque = (cells == WALL) | (cells == LOCKED) | (cells == CLOSED)
+    return first_person.view(cells, opaque, jnp.where(state.carried, AGENT_KEY, AGENT))
 
 
 def _offset(state: State, target: Array) -> Array:
-    """'2 ahead, 1 left': a place as the agent sees it."""
-    ahead, right = jnp.asarray(AHEAD)[state.heading], jnp.asarray(AHEAD)[(state.heading + 1) % 4]
-    ahead, right = jnp.sum((target - state.pos) * ahead), jnp.sum((target - state.pos) * right)
-    return text.join(
-        text.num(jnp.abs(ahead), 2), text.choose((ahead < 0).astype(jnp.int32), [" ahead, ", " behind, "]),
-        text.num(jnp.abs(right), 2), text.choose((right < 0).astype(jnp.int32), [" right", " left"]),
-    )  # fmt: skip
+    return first_person.offset(state.pos, state.heading, target)
 
 
 def _to_go(state: State) -> Array:
@@ -205,18 +204,13 @@ def _to_go(state: State) -> Array:
 def _paint(side: int) -> np.ndarray:
     """Sprites in the order of the cell codes; lines of whole pixels."""
     yellow, brown, line = (245, 210, 50), (112, 92, 16), 1 / side
-
-    def floor():
-        return Canvas(side, (74, 76, 84)).rect(line, line, 1, 1, (40, 42, 48))
+    floor = lambda: first_person.floor(side)  # noqa: E731
 
     def key(canvas, x, y, scale):
-        canvas.disc(x, y, 0.21 * scale, yellow).disc(x, y, 0.08 * scale, (40, 42, 48))
+        canvas.disc(x, y, 0.21 * scale, yellow).disc(x, y, 0.08 * scale, FLOOR_COLOUR)
         canvas.rect(x - 0.065 * scale, y + 0.18 * scale, x + 0.065 * scale, y + 0.66 * scale, yellow)
         canvas.rect(x - 0.22 * scale, y + 0.34 * scale, x, y + 0.43 * scale, yellow)
         return canvas.rect(x - 0.22 * scale, y + 0.54 * scale, x, y + 0.63 * scale, yellow)
-
-    def agent(canvas):
-        return canvas.polygon([(0.5, 0.10), (0.88, 0.86), (0.12, 0.86)], (225, 40, 40))
 
     edge = max(0.09, line)
     frame = lambda inside: Canvas(side, yellow).rect(edge, edge, 1 - edge, 1 - edge, inside)  # noqa: E731
@@ -225,16 +219,13 @@ def _paint(side: int) -> np.ndarray:
     closed = closed.disc(0.74, 0.5, 0.10, yellow)
     opened = floor().rect(0, 0, 2 * edge, 1, yellow).rect(1 - edge, 0, 1, 1, yellow)
     sprites = [
-        Canvas(side, (12, 12, 14)),
-        floor(),
-        Canvas(side, (112, 116, 124)).rect(line, line, 1, 1, (138, 142, 150)),
-        Canvas(side, (74, 76, 84)).rect(line, line, 1, 1, (40, 175, 80)),
+        *first_person.basics(side),
         key(floor(), 0.54, 0.27, 1.0),
         locked,
         closed,
         opened,
-        agent(floor()),
-        key(agent(floor()), 0.80, 0.20, 0.8),
+        first_person.agent(floor()),
+        key(first_person.agent(floor()), 0.80, 0.20, 0.8),
     ]
     return np.stack([c.done() for c in sprites])
 
