@@ -18,6 +18,8 @@ ENV = jaxenv.make("binary_matrix", 80)
 KEYS = jax.random.split(jax.random.key(0), 1000)
 grade = jax.jit(jax.vmap(lambda s, a: episode.advance(ENV, jax.random.key(0), episode.begin(ENV, s), a)))
 
+solve = jax.jit(jax.vmap(ENV.solve))
+
 
 @jax.jit
 @jax.vmap
@@ -142,7 +144,7 @@ def test_parity_with_reasoning_gym(seen, level):
 )
 def test_hand_set_matrices(matrix, expected):
     s = state(matrix)
-    assert ENV.answer.format(np.asarray(jax.vmap(ENV.solve)(s))[0]) == expected
+    assert ENV.answer.format(np.asarray(solve(s))[0]) == expected
     assert graded(s, expected).ret[0] == 1
 
 
@@ -193,7 +195,7 @@ def test_digits_are_crisp_at_every_smallest_picture():
         env, n = jaxenv.make("binary_matrix", size), ENV.levels["size"][level][1]
         matrix = np.ones((n, n), int)
         matrix[0, 0] = 0
-        picture = np.asarray(env.render(jax.tree.map(lambda x: x[0], state(matrix))))
+        picture = np.asarray(jax.jit(jax.vmap(env.render))(state(matrix)))[0]
         for digit, ink in enumerate(((18, 104, 40), (250, 250, 250))):
             tile = picture[:7, 1 + 8 * digit : 6 + 8 * digit]
             np.testing.assert_array_equal((tile == ink).all(axis=-1), sprites.glyph(str(digit)))

@@ -15,6 +15,8 @@ ENV = jaxenv.make("spiral_matrix", 80)
 KEYS = jax.random.split(jax.random.key(0), 1000)
 grade = jax.jit(jax.vmap(lambda s, a: episode.advance(ENV, jax.random.key(0), episode.begin(ENV, s), a)))
 
+solve = jax.jit(jax.vmap(ENV.solve))
+
 
 @jax.jit
 @jax.vmap
@@ -104,7 +106,7 @@ def test_parity_with_reasoning_gym(seen, level):
 )
 def test_hand_set_matrices(matrix, expected):
     s = state(matrix)
-    assert ENV.answer.format(np.asarray(jax.vmap(ENV.solve)(s))[0]) == expected
+    assert ENV.answer.format(np.asarray(solve(s))[0]) == expected
     assert graded(s, expected).ret[0] == 1
 
 
