@@ -18,6 +18,7 @@ from jax import Array
 
 from curriculum.base import (
     HARDEST,
+    UNIT,
     BaseScale,
     Curriculum,
     Request,
@@ -44,7 +45,7 @@ class State:
     env: Array  # i32[C]
     level: Array  # i32[C]
     seed: Array  # u32[C]
-    priority: Array  # f32[C]; -inf: the slot is free
+    priority: Array  # i32[C] in units of 1 / UNIT, so that its order is the same on every backend; -1: free
     replays: Array  # i32[C] times replayed since the instance was stored
     prompts: Array  # i32[E] finished groups since init
     trained: Array  # i32[E] those that passed kappa
@@ -92,7 +93,7 @@ class VCRL(Curriculum):
             env=zeros,
             level=zeros,
             seed=jnp.zeros((self.capacity,), jnp.uint32),
-            priority=jnp.full((self.capacity,), -jnp.inf, jnp.float32),
+            priority=jnp.full((self.capacity,), -1, jnp.int32),
             replays=zeros,
             prompts=counter,
             trained=counter,
@@ -129,7 +130,7 @@ class VCRL(Curriculum):
         if batch > self.capacity:
             raise ValueError(f"batch ({batch}) must be at most capacity ({self.capacity})")
         priority, slot = jax.lax.top_k(state.priority, batch)
-        stored = jnp.isfinite(priority)
+        stored = priority >= 0
         return Request(
             env=jnp.where(stored, state.env[slot], -1),
             harness=jnp.full((batch,), HARDEST, jnp.int32),
@@ -156,12 +157,13 @@ class VCRL(Curriculum):
         trained = self.trains(state, request, success, reward)
         finished, kept, _ = sum_by_env(request, success, trained, num_envs)
         rated = has_result(request, success) & (request.env < num_envs)
-        rows = (request, self.variance(success), rated, trained & rated)
+        p = jnp.round(jnp.where(rated, self.variance(success), 0.0) * UNIT).astype(jnp.int32)
+        rows = (request, p, rated, trained & rated)
         state = jax.lax.scan(self._absorb, state, rows)[0]
         state = state.replace(
             step=state.step + 1, prompts=state.prompts + finished, trained=state.trained + kept
         )
-        stored = jax.ops.segment_sum(jnp.isfinite(state.priority).astype(jnp.int32), state.env, num_envs)
+        stored = jax.ops.segment_sum((state.priority >= 0).astype(jnp.int32), state.env, num_envs)
         counters = {"prompts": state.prompts, "trained": state.trained, "stored": stored}
         return state, metrics_at_target(state.target, request, success) | counters
 
@@ -172,14 +174,15 @@ class VCRL(Curriculum):
         replayed = rated & (request.stage >= 0) & (request.stage < self.capacity)
         for name in ("env", "level", "seed"):
             replayed = replayed & (getattr(state, name)[slot] == getattr(request, name))
-        replayed = replayed & jnp.isfinite(state.priority[slot])
+        replayed = replayed & (state.priority[slot] >= 0)
         lowest = jnp.argmin(state.priority)
         entering = kept & (request.stage < 0) & (p > state.priority[lowest])
         slot = jnp.where(replayed, slot, jnp.where(entering, lowest.astype(jnp.int32), self.capacity))
         # A row that neither is a replay nor enters writes to slot C, which does not exist: dropped.
         replays = jnp.where(replayed, state.replays[slot] + 1, 0)
-        rerated = self.momentum * state.priority[slot] + (1.0 - self.momentum) * p
-        rerated = jnp.where(replays >= self.max_replays, -jnp.inf, rerated)
+        old = state.priority[slot]
+        change = jnp.round((1.0 - self.momentum) * (p - old).astype(jnp.float32)).astype(jnp.int32)
+        rerated = jnp.where(replays >= self.max_replays, -1, old + change)
         priority = jnp.where(replayed, rerated, p)
 
         def put(old: Array, new: Array) -> Array:
