@@ -1,7 +1,7 @@
 """Curricula: which environment, harness and level to generate next, and how results move the frontier.
 
-Every module of this package is one curriculum named by its file, except `base` and those that start with an
-underscore. It offers its config class as `CURRICULUM`; adding a file is all it takes to add a curriculum.
+Every module of this package is one curriculum named by its file, except `base`, `simulate` and those that start
+with an underscore. It offers its config class as `CURRICULUM`; adding a file is all it takes to add a curriculum.
 """
 
 import difflib
@@ -9,15 +9,17 @@ import importlib
 import pkgutil
 from typing import Any
 
-from curriculum.base import Curriculum, Request
+from curriculum.base import Curriculum, EditedRequest, Request
 
-__all__ = ["Curriculum", "Request", "make", "names"]
+__all__ = ["Curriculum", "EditedRequest", "Request", "make", "names"]
+
+_TOOLS = {"base", "simulate"}
 
 
 def names() -> tuple[str, ...]:
     """Names that `make` accepts, sorted. Nothing is imported to find them."""
     modules = (module.name for module in pkgutil.iter_modules(__path__) if not module.ispkg)
-    return tuple(sorted(name for name in modules if name != "base" and not name.startswith("_")))
+    return tuple(sorted(name for name in modules if name not in _TOOLS and not name.startswith("_")))
 
 
 def make(name: str, **settings: Any) -> Curriculum:

@@ -7,7 +7,7 @@ follows RLVE's implementation, on which its inner curriculum is built (Appendix 
 import math
 from dataclasses import dataclass
 from functools import partial
-from numbers import Integral, Real
+from statistics import NormalDist
 from typing import Any, Literal, get_args
 
 import jax
@@ -17,23 +17,29 @@ from flax import struct
 from jax import Array
 
 from curriculum.base import (
+    HARDEST,
     MAX_GROUPS,
     NUM_HARNESS,
     UNIT,
+    Curriculum,
     Request,
+    check_choice,
     check_groups,
+    check_int,
+    check_real,
     check_targets,
     mean_success,
     pick,
+    squares_by_env,
     sum_by_env,
 )
-
-HARDEST = NUM_HARNESS - 1
 
 # Success and thresholds are rounded to whole units, so a mean that equals a threshold on paper may be off by
 # just over one unit. Means this close to a threshold (2 units, 7.6e-6) are taken as equal to it.
 TOLERANCE = 2
 
+Axes = Literal["both", "scale", "harness"]
+PromoteOn = Literal["mean", "lower"]
 ResetTo = Literal["zero", "lower"]
 Count = Literal["frontier", "any_harness"]
 Compare = Literal[">", ">="]
@@ -49,22 +55,34 @@ class State:
     stage: Array  # i32[E] promotions since init; the tag that requests carry
     count: Array  # i32[E] groups in the current window
     total: Array  # i32[E] their summed success, in units of 1 / UNIT
+    squares: Array  # i32[E] their summed squared success, in units of 1 / UNIT; 0 unless promote_on="lower"
     mastered: Array  # bool[E] passed tau_harness at (r, u) = (4, target)
     prompts: Array  # i32[E] finished groups since init, of any harness, level and stage
 
 
 @dataclass(frozen=True, kw_only=True)
-class HDC:
+class HDC(Curriculum):
     """Settings of HDC. The defaults fit the paper's budget of 256 prompts per environment.
 
-    Algorithm 1's l_e = 0: any `window` at least as large as the targets. RLVE's settings: window=3 (its four
-    levels), tau_scale=0.9, tau_harness=0.9, min_prompts=8, compare=">=".
+    Algorithm 1's l_e = 0: any `window` at least as large as the targets.
 
     An update promotes an environment at most once, and a harness step needs a window collected at the target
     level: lines 13 and 15 of Algorithm 1 never fire on the same p_e, which would skip the hardest level.
     There is no demotion. At (r, u) = (4, target) a passed check only sets `mastered`; sampling goes on.
+
+    promote_on="lower" asks more than the paper. Rollouts of one group share the instance and succeed or fail
+    together, so a group is one observation, however many rollouts it has: at true success 0.5 with all-or-nothing
+    groups, a mean over 4 groups passes 0.75 in 6% of the checks, and checks repeat until one passes. The lower
+    bound is mean - z * standard error of group means, over the window and one imaginary group of success 0.
+    The imaginary group keeps the bound from collapsing where all groups agree: n groups of success 1 have bound
+    (n - z) / (n + 1), close to the exact binomial one, where the plain formula has 1. So at confidence 0.9 no
+    window below 9 groups passes 0.75; for groups whose rollouts are independent that is cautious. A window whose
+    mean passes and whose bound does not is undecided: it keeps growing, up to `patience` times min_prompts, and is
+    emptied as soon as its mean fails.
     """
 
+    axes: Axes = "both"
+    """What moves (Table 5). "scale": always harness 4. "harness": always the target level."""
     p_cur: float = 0.7
     """Probability of the frontier harness, (0, 1]; the rest goes to easier ones (Section 4.1)."""
     alpha: float = 1.0
@@ -76,7 +94,13 @@ class HDC:
     tau_harness: float = 0.75
     """Mean success at the target level that moves the harness frontier, [0, 1] (below 1 with compare=">")."""
     min_prompts: int = 4
-    """Groups per check. The window is emptied after every check, passed or not."""
+    """Groups per check. The window is emptied after every check, passed or not (but see `promote_on`)."""
+    promote_on: PromoteOn = "mean"
+    """What must pass a threshold: the window's mean (Algorithm 1), or also its lower confidence bound."""
+    confidence: float = 0.9
+    """One-sided level of the lower bound, [0.5, 0.999]."""
+    patience: int = 8
+    """promote_on="lower": how many times min_prompts an undecided window may grow to; 1: it is emptied at once."""
     reset_to: ResetTo = "zero"
     """Where u restarts after a harness step: level 0, or the lower end of the window at the target."""
     count: Count = "frontier"
@@ -88,38 +112,59 @@ class HDC:
 
     def __post_init__(self) -> None:
         """Raises ValueError for a setting out of range."""
-        _check_choice("reset_to", self.reset_to, get_args(ResetTo))
-        _check_choice("count", self.count, get_args(Count))
-        _check_choice("compare", self.compare, get_args(Compare))
-        _check_real("p_cur", self.p_cur, 0.0, 1.0, open_low=True)
-        _check_real("mastered_weight", self.mastered_weight, 0.0, 1.0, open_low=True)
-        _check_real("alpha", self.alpha, 0.0, math.inf)
-        # No mean is strictly above 1, so such a threshold would freeze the curriculum unnoticed.
-        highest = 0.9999 if self.compare == ">" else 1.0
-        _check_real("tau_scale", self.tau_scale, 0.0, highest)
-        _check_real("tau_harness", self.tau_harness, 0.0, highest)
-        _check_int("window", self.window, 0, np.iinfo(np.int32).max)
-        _check_int("min_prompts", self.min_prompts, 1, MAX_GROUPS // 2)
+        check_choice("axes", self.axes, get_args(Axes))
+        check_choice("promote_on", self.promote_on, get_args(PromoteOn))
+        check_choice("reset_to", self.reset_to, get_args(ResetTo))
+        check_choice("count", self.count, get_args(Count))
+        check_choice("compare", self.compare, get_args(Compare))
+        check_real("p_cur", self.p_cur, 0.0, 1.0, open_low=True)
+        check_real("mastered_weight", self.mastered_weight, 0.0, 1.0, open_low=True)
+        check_real("alpha", self.alpha, 0.0, math.inf)
+        check_real("confidence", self.confidence, 0.5, 0.999)
+        check_int("patience", self.patience, 1, MAX_GROUPS)
+        # No mean is strictly above 1, no lower bound reaches it: the curriculum would be frozen unnoticed.
+        highest = 0.9999 if self.compare == ">" or self.promote_on == "lower" else 1.0
+        check_real("tau_scale", self.tau_scale, 0.0, highest)
+        check_real("tau_harness", self.tau_harness, 0.0, highest)
+        check_int("window", self.window, 0, np.iinfo(np.int32).max)
+        check_int("min_prompts", self.min_prompts, 1, MAX_GROUPS // 2)
+        if self._longest > MAX_GROUPS // 2:
+            limit = MAX_GROUPS // 2 // self.min_prompts
+            raise ValueError(f"patience must be at most {limit} at these min_prompts, got {self.patience}")
+
+    @property
+    def _longest(self) -> int:
+        """Groups that no window outgrows before an update."""
+        return self.min_prompts * (self.patience if self.promote_on == "lower" else 1)
 
     def init(self, targets: Any) -> State:
-        """State of E environments at harness 0 and level 0; see `Curriculum.init`."""
+        """State of E environments at harness 0 and level 0, or at the end of an axis that does not move.
+
+        See `Curriculum.init`.
+        """
         target = check_targets(targets)
         zeros = partial(jnp.zeros, target.shape)
         return State(
-            r=zeros(jnp.int32),
-            u=zeros(jnp.int32),
+            r=jnp.full(target.shape, HARDEST if self.axes == "scale" else 0, jnp.int32),
+            u=jnp.asarray(target) if self.axes == "harness" else zeros(jnp.int32),
             target=jnp.asarray(target),
             stage=zeros(jnp.int32),
             count=zeros(jnp.int32),
             total=zeros(jnp.int32),
+            squares=zeros(jnp.int32),
             mastered=zeros(jnp.bool_),
             prompts=zeros(jnp.int32),
         )
 
     def harness_table(self) -> np.ndarray:
-        """f64[5, 5]: row r is D_e(h | r) of Section 4.1; D_e(0 | 0) = 1, which the paper leaves undefined."""
+        """f64[5, 5]: row r is D_e(h | r) of Section 4.1; D_e(0 | 0) = 1, which the paper leaves undefined.
+
+        With axes="scale" easier harnesses are never drawn.
+        """
         h = np.arange(NUM_HARNESS)
         table = np.eye(NUM_HARNESS)
+        if self.axes == "scale":
+            return table
         for r in range(1, NUM_HARNESS):
             # A softmax over h < r, largest logit (h = r - 1) subtracted: a steep alpha cannot give 0 / 0.
             weight = np.where(h < r, np.exp(-self.alpha * np.maximum(r - 1 - h, 0)), 0.0)
@@ -154,30 +199,37 @@ class HDC:
         Returns:
             The state, and per environment: harness i32 and level i32 (the frontier after the update),
             frontier_success f32 (mean over the window, before it is emptied by a check; nan without groups),
-            scale_promoted bool, harness_promoted bool, mastered bool.
+            scale_promoted bool, harness_promoted bool, mastered bool, prompts i32, trained i32.
         """
-        check_groups(request, success, reward, MAX_GROUPS - self.min_prompts)
+        check_groups(request, success, reward, MAX_GROUPS - self._longest)
         env = request.env
         counts = (request.stage == state.stage[env]) & (request.level == state.u[env])
         if self.count == "frontier":
             counts = counts & (request.harness == state.r[env])
         finished, fresh, gained = sum_by_env(request, success, counts, state.r.shape[0])
-        count, total = state.count + fresh, state.total + gained
-
-        checked = count >= self.min_prompts
+        count, total, squares = state.count + fresh, state.total + gained, state.squares
         at_target = state.u == state.target
+        passed = self._passes_here(total, count, at_target)
+        closed = checked = count >= self.min_prompts
+        if self.promote_on == "lower":
+            squares = squares + squares_by_env(request, success, counts, state.r.shape[0])
+            sure = self._passes_here(total - self._margin(total, squares, count), count + 1, at_target)
+            closed = checked & (sure | ~passed | (count >= self._longest))
+            passed = passed & sure
+        scale_promoted = checked & passed & ~at_target
+        harness_passed = checked & passed & at_target
         hardest = state.r == HARDEST
-        scale_promoted = checked & ~at_target & self._passes(total, count, self.tau_scale)
-        harness_passed = checked & at_target & self._passes(total, count, self.tau_harness)
         harness_promoted = harness_passed & ~hardest
-        restart = self._lower(state.target) if self.reset_to == "lower" else jnp.zeros_like(state.u)
+        to_lower = self.reset_to == "lower" or self.axes == "harness"
+        restart = self._lower(state.target) if to_lower else jnp.zeros_like(state.u)
 
         state = state.replace(
             r=state.r + harness_promoted.astype(jnp.int32),
             u=jnp.where(harness_promoted, restart, state.u + scale_promoted.astype(jnp.int32)),
             stage=state.stage + (scale_promoted | harness_promoted).astype(jnp.int32),
-            count=jnp.where(checked, 0, count),
-            total=jnp.where(checked, 0, total),
+            count=jnp.where(closed, 0, count),
+            total=jnp.where(closed, 0, total),
+            squares=jnp.where(closed, 0, squares),
             mastered=state.mastered | (harness_passed & hardest),
             prompts=state.prompts + finished,
         )
@@ -188,6 +240,8 @@ class HDC:
             "scale_promoted": scale_promoted,
             "harness_promoted": harness_promoted,
             "mastered": state.mastered,
+            "prompts": state.prompts,
+            "trained": state.prompts,
         }
         return state, metrics
 
@@ -200,31 +254,29 @@ class HDC:
         return jnp.minimum(env, num_envs - 1)  # rounding may carry a draw to the last bound itself
 
     def _lower(self, level: Array) -> Array:
-        return jnp.maximum(level - self.window, 0)
+        return level if self.axes == "harness" else jnp.maximum(level - self.window, 0)
+
+    def _passes_here(self, total: Array, count: Array, at_target: Array) -> Array:
+        """bool[E] whether total / count passes the threshold of the axis that is next to move."""
+        scale = self._passes(total, count, self.tau_scale)
+        return jnp.where(at_target, self._passes(total, count, self.tau_harness), scale)
+
+    def _margin(self, total: Array, squares: Array, count: Array) -> Array:
+        """i32[E] units by which `total` exceeds its lower bound over N = count + 1 groups, one of success 0.
+
+        N * z * standard error of the mean = z * sqrt((N * sum of squares - sum ** 2) / (N - 1)), in whole units
+        upwards. The imaginary group keeps the difference at or above the sum of squares: nothing cancels.
+        """
+        n = jnp.maximum(count, 1).astype(jnp.float32)
+        total, squares = total.astype(jnp.float32) / UNIT, squares.astype(jnp.float32) / UNIT
+        spread = jnp.sqrt(jnp.maximum((n + 1.0) * squares - total * total, 0.0) / n)
+        return jnp.ceil(NormalDist().inv_cdf(self.confidence) * UNIT * spread).astype(jnp.int32)
 
     def _passes(self, total: Array, count: Array, threshold: float) -> Array:
         """bool[E] total / count > threshold (or >=) in whole units: the same on every backend."""
         above = total - count * round(threshold * UNIT)
         slack = TOLERANCE * count
         return above > slack if self.compare == ">" else above >= -slack
-
-
-def _check_choice(field: str, value: Any, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise ValueError(f"{field} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
-
-
-def _check_real(field: str, value: Any, low: float, high: float, open_low: bool = False) -> None:
-    inside = isinstance(value, Real) and not isinstance(value, bool) and low <= value <= high
-    if not inside or math.isinf(value) or (open_low and value == low):
-        left = "(" if open_low else "["
-        right = ")" if math.isinf(high) else "]"
-        raise ValueError(f"{field} must be a number in {left}{low:g}, {high:g}{right}, got {value!r}")
-
-
-def _check_int(field: str, value: Any, low: int, high: int) -> None:
-    if not isinstance(value, Integral) or isinstance(value, bool) or not low <= value <= high:
-        raise ValueError(f"{field} must be an integer in [{low}, {high}], got {value!r}")
 
 
 CURRICULUM = HDC

@@ -2,16 +2,24 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import jax
 import jax.numpy as jnp
 from flax import struct
 from jax import Array
 
-from curriculum.base import NUM_HARNESS, Request, check_groups, check_targets, mean_success, pick, sum_by_env
-
-BaseScale = Literal["uniform", "target"]
+from curriculum.base import (
+    BaseScale,
+    Curriculum,
+    Request,
+    check_choice,
+    check_groups,
+    check_targets,
+    fresh,
+    metrics_at_target,
+    sum_by_env,
+)
 
 
 @struct.dataclass
@@ -23,7 +31,7 @@ class State:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoCurriculum:
+class NoCurriculum(Curriculum):
     """Harness 4 always. The paper does not give the scale of its runs without a curriculum: no default."""
 
     base_scale: BaseScale
@@ -31,9 +39,7 @@ class NoCurriculum:
 
     def __post_init__(self) -> None:
         """Raises ValueError for an unknown base_scale."""
-        allowed = get_args(BaseScale)
-        if self.base_scale not in allowed:
-            raise ValueError(f"base_scale must be one of {allowed}, got {self.base_scale!r}")
+        check_choice("base_scale", self.base_scale, get_args(BaseScale))
 
     def init(self, targets: Any) -> State:
         """Zero counters for E environments; see `Curriculum.init`."""
@@ -43,19 +49,7 @@ class NoCurriculum:
     @partial(jax.jit, static_argnames=("self", "batch"))
     def sample(self, key: Array, state: State, batch: int) -> Request:
         """`batch` prompts of environments drawn uniformly, all of stage 0."""
-        k_draw, k_seed = jax.random.split(key)
-        draw_env, draw_level = jax.random.uniform(k_draw, (2, batch), jnp.float32)
-        env = pick(draw_env, state.target.shape[0])
-        level = state.target[env]
-        if self.base_scale == "uniform":
-            level = pick(draw_level, level + 1)
-        return Request(
-            env=env,
-            harness=jnp.full((batch,), NUM_HARNESS - 1, jnp.int32),
-            level=level,
-            seed=jax.random.bits(k_seed, (batch,), jnp.uint32),
-            stage=jnp.zeros((batch,), jnp.int32),
-        )
+        return fresh(key, state.target, batch, self.base_scale, stage=0)
 
     @partial(jax.jit, static_argnames=("self",))
     def update(
@@ -65,17 +59,13 @@ class NoCurriculum:
 
         Returns:
             The state, and per environment: harness i32 (4), level i32 (the target), frontier_success f32
-            (mean over this batch's groups of the target level; nan without groups).
+            (mean over this batch's groups of the target level; nan without groups), prompts i32, trained i32.
         """
         check_groups(request, success, reward)
-        counts = request.level == state.target[request.env]
-        finished, at_target, total = sum_by_env(request, success, counts, state.target.shape[0])
-        metrics = {
-            "harness": jnp.full_like(state.target, NUM_HARNESS - 1),
-            "level": state.target,
-            "frontier_success": mean_success(total, at_target),
-        }
-        return state.replace(prompts=state.prompts + finished), metrics
+        finished, _, _ = sum_by_env(request, success, jnp.ones_like(success, bool), state.target.shape[0])
+        state = state.replace(prompts=state.prompts + finished)
+        counters = {"prompts": state.prompts, "trained": state.prompts}
+        return state, metrics_at_target(state.target, request, success) | counters
 
 
 CURRICULUM = NoCurriculum
