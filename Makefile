@@ -4,7 +4,7 @@ VENV ?= .venv
 RUN = $(VENV)/bin/python
 ARGS ?=
 
-.PHONY: quickstart test test-all check format bench gallery goldens tokenizer
+.PHONY: quickstart test test-all test-parity check format bench gallery goldens tokenizer
 
 quickstart: $(VENV)/run.stamp
 	$(RUN) -m experiments.quickstart $(ARGS)
@@ -14,6 +14,9 @@ test: $(VENV)/test.stamp
 
 test-all: $(VENV)/test.stamp
 	$(RUN) -m pytest -n 2 --dist loadgroup --slow $(ARGS)
+
+test-parity: $(VENV)/parity.stamp
+	$(RUN) -m pytest tests/parity $(ARGS)
 
 check: $(VENV)/test.stamp
 	$(VENV)/bin/ruff check .
@@ -46,3 +49,7 @@ $(VENV)/run.stamp: requirements.txt | $(VENV)/bin/python
 $(VENV)/test.stamp: requirements.txt requirements-test.txt | $(VENV)/bin/python
 	$(RUN) -m pip install --quiet -r requirements-test.txt
 	touch $@ $(VENV)/run.stamp
+
+$(VENV)/parity.stamp: requirements-parity.txt requirements.txt requirements-test.txt | $(VENV)/bin/python
+	$(RUN) -m pip install --quiet -r requirements-parity.txt
+	touch $@ $(VENV)/test.stamp $(VENV)/run.stamp

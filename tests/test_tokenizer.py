@@ -14,7 +14,9 @@ from agents.tokenizer import SPECIAL, Tokenizer
 from jaxenv import harness
 
 every_env = pytest.mark.parametrize("env_id", jaxenv.ids())
-MAX_TEXT = 400  # text tokens of a prompt with all of the harness at the evaluation level
+MAX_TEXT = (
+    800  # text tokens of a prompt with all of the harness; the vocabulary has seen ten environments so far
+)
 
 
 @pytest.fixture(scope="module")
