@@ -17,6 +17,7 @@ from jaxenv import EnvBatch, Episode, MixedBatch, episode, harness
 from jaxenv.core import Env
 
 BLOCK = 16  # steps whose demonstrations are made at once
+PIECE = 32  # demonstrations of one call: one compile per environment, whatever its share
 
 
 @dataclass(frozen=True)
@@ -118,16 +119,19 @@ def demonstrations(
     prompts, replies = [], []
     for index, batch in enumerate(mixed.batches):
         each = math.ceil(count * float(shares[index]) - 1e-3)  # a third of 120 is 40 in float32 too
-        k_level, k_wander, k_harness = jax.random.split(jax.random.fold_in(key, index), 3)
-        levels = jax.random.randint(k_level, (each,), 0, targets[index] + 1, jnp.int32)
-        of_harness = jnp.asarray(config.harness, jnp.float32)
-        shown = harness.flags(jax.random.choice(k_harness, 5, (each,), p=of_harness))
-        episodes = wander(batch.env, k_wander, levels, jnp.float32(config.noise))
-        texts = batch.prompts(episodes, shown)
-        pictures = _pictures(batch, episodes)
-        answers = batch.format(batch.solve(episodes))
-        prompts += [writer(text, picture, index) for text, picture in zip(texts, pictures)]
-        replies += [writer.tokenizer.answer(a) for a in answers]
+        for low in range(0, each, PIECE):
+            k_level, k_wander, k_harness = jax.random.split(
+                jax.random.fold_in(jax.random.fold_in(key, index), low), 3
+            )
+            levels = jax.random.randint(k_level, (PIECE,), 0, targets[index] + 1, jnp.int32)
+            of_harness = jnp.asarray(config.harness, jnp.float32)
+            shown = harness.flags(jax.random.choice(k_harness, 5, (PIECE,), p=of_harness))
+            episodes = wander(batch.env, k_wander, levels, jnp.float32(config.noise))
+            texts = batch.prompts(episodes, shown)[: each - low]
+            pictures = _pictures(batch, episodes)
+            answers = batch.format(batch.solve(episodes))[: each - low]
+            prompts += [writer(text, picture, index) for text, picture in zip(texts, pictures)]
+            replies += [writer.tokenizer.answer(a) for a in answers]
     return prompts, replies
 
 
@@ -172,7 +176,6 @@ def block(
     return [batches[i] for i in rng.permutation(len(batches))[:BLOCK]]
 
 
-@partial(jax.jit, static_argnames=("policy", "config"), donate_argnames=("params", "optimizer_state"))
 def step(
     policy: Policy,
     config: Config,
@@ -182,13 +185,26 @@ def step(
     tokens: Array,
     mask: Array,
 ):
-    """One step on the mean negative log-likelihood of the replies' tokens; gives its value too."""
+    """One step on the mean negative log-likelihood of the replies' tokens; gives its value too.
 
+    `params` and `optimizer_state` are donated. Two programs: the optimiser, slow to compile, does not depend on shapes.
+    """
+    value, grads = _gradient(policy, params, prompts, tokens, mask)
+    params, optimizer_state = _apply(config, params, optimizer_state, grads)
+    return params, optimizer_state, value
+
+
+@partial(jax.jit, static_argnames="policy")
+def _gradient(policy: Policy, params: Params, prompts: PromptBatch, tokens: Array, mask: Array):
     def loss(params):
         log_probs, _ = score(policy, params, prompts, tokens, jnp.float32(1.0))
         return -(log_probs * mask).sum() / mask.sum()
 
-    value, grads = jax.value_and_grad(loss)(params)
+    return jax.value_and_grad(loss)(params)
+
+
+@partial(jax.jit, static_argnames="config", donate_argnames=("params", "optimizer_state"))
+def _apply(config: Config, params: Params, optimizer_state, grads: Params):
     with jax.numpy_dtype_promotion("standard"):  # optax does not trace under strict promotion
         updates, optimizer_state = config.optimizer().update(grads, optimizer_state, params)
-    return optax.apply_updates(params, updates), optimizer_state, value
+    return optax.apply_updates(params, updates), optimizer_state

@@ -1,6 +1,6 @@
 """Rollouts: groups of episodes played by the policy, one prompt per turn, equal prompts computed once."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import jax
@@ -54,6 +54,50 @@ def instance_keys(seeds: np.ndarray) -> Array:
     return jax.vmap(jax.random.key)(jnp.asarray(seeds, jnp.uint32))
 
 
+def keep(rollouts: Rollouts, groups: np.ndarray) -> Rollouts:
+    """The rollouts of some groups (bool[B]), renumbered in their order; prompts stay, used or not."""
+    if groups.all():
+        return rollouts
+    episodes = groups[rollouts.group]
+    turns = episodes[rollouts.episode]
+    number = lambda kept: np.cumsum(kept, dtype=np.int32) - 1  # noqa: E731
+    per_turn = ("prompt", "tokens", "log_probs", "mask", "valid", "reward")
+    return Rollouts(
+        rollouts.prompts,
+        rollouts.prompt_texts,
+        episode=number(episodes)[rollouts.episode[turns]],
+        **{name: getattr(rollouts, name)[turns] for name in per_turn},
+        replies=[reply for reply, kept in zip(rollouts.replies, turns) if kept],
+        group=number(groups)[rollouts.group[episodes]],
+        **{name: getattr(rollouts, name)[episodes] for name in ("ret", "success", "length")},
+    )
+
+
+def join(parts: Sequence[Rollouts]) -> Rollouts:
+    """Batches of rollouts as one, in order."""
+    if len(parts) == 1:
+        return parts[0]
+
+    def joined(name: str, sizes: Sequence[int] = ()) -> np.ndarray:
+        """One field; indices move by the sizes of the parts before."""
+        offsets = np.cumsum([0, *sizes[:-1]]) if sizes else [0] * len(parts)
+        arrays = [getattr(part, name) for part in parts]
+        return np.concatenate([a + o if sizes else a for a, o in zip(arrays, offsets)]).astype(
+            arrays[0].dtype
+        )
+
+    return Rollouts(
+        prompts=[p for part in parts for p in part.prompts],
+        prompt_texts=[t for part in parts for t in part.prompt_texts],
+        episode=joined("episode", [len(part.ret) for part in parts]),
+        prompt=joined("prompt", [len(part.prompts) for part in parts]),
+        **{name: joined(name) for name in ("tokens", "log_probs", "mask", "valid", "reward")},
+        replies=[reply for part in parts for reply in part.replies],
+        group=joined("group", [int(part.group.max()) + 1 for part in parts]),
+        **{name: joined(name) for name in ("ret", "success", "length")},
+    )
+
+
 def collect(
     mixed: MixedBatch,
     generator: Generator,
@@ -81,7 +125,8 @@ def collect(
         shown = harness.LEVELS[np.asarray(request.harness)]
     shown = np.repeat(np.asarray(shown), group_size, axis=0)
     count = len(env)
-    groups = mixed.start(env, level, instance_keys(seed))
+    edits = np.repeat(np.asarray(request.edits), group_size, axis=0)
+    groups = mixed.start(env, level, instance_keys(seed), edits)
     log = _Log()
     turns: dict[str, list] = {name: [] for name in ("episode", "prompt", "sample", "valid", "reward")}
     replies: list[str] = []

@@ -50,8 +50,8 @@ class ACCEL(plr.PLR):
     """
 
     robust: bool = True
-    editable: tuple[int, ...]
-    """Indices of the environments that have `edit`."""
+    editable: tuple[int, ...] | None = None
+    """Indices of the environments that have `edit`; None until they are known, before `init`."""
     max_edits: int = 8
     """D: edits from an instance made by its seed to its youngest descendant."""
 
@@ -59,15 +59,17 @@ class ACCEL(plr.PLR):
         """Raises ValueError for a setting out of range."""
         super().__post_init__()
         check_int("max_edits", self.max_edits, 1, 1024)
-        for index in self.editable:
+        for index in self.editable or ():
             check_int("editable", index, 0, np.iinfo(np.int32).max)
 
     def init(self, targets: Any) -> State:
         """An empty buffer; see `Curriculum.init`.
 
         Raises:
-            ValueError: an editable environment does not exist.
+            ValueError: an editable environment does not exist, or none is named.
         """
+        if self.editable is None:
+            raise ValueError("ACCEL needs to know which environments are editable: a tuple of indices")
         base = super().init(targets)
         num_envs = base.target.shape[0]
         if self.editable and max(self.editable) >= num_envs:

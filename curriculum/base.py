@@ -133,6 +133,11 @@ def has_result(request: Request, success: Array) -> Array:
     return (request.env >= 0) & jnp.isfinite(success)
 
 
+def rows(request: Request, index: Array) -> Request:
+    """Some rows of a request, in the given order."""
+    return jax.tree.map(lambda x: x[index], request)
+
+
 def nothing(batch: int) -> Request:
     """`batch` rows of padding."""
     zeros = jnp.zeros((batch,), jnp.int32)

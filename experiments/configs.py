@@ -11,9 +11,22 @@ import jaxenv
 from agents.cloning import Config as Cloning
 from agents.grpo import Config as GRPO
 from agents.policy import Shapes
+from curriculum.accel import ACCEL
+from curriculum.adcl import ADCL
+from curriculum.dapo import DAPO
+from curriculum.harness_only import HarnessOnly
 from curriculum.hdc import HDC
 from curriculum.none import NoCurriculum
+from curriculum.plr import PLR
+from curriculum.plr_robust import RobustPLR
+from curriculum.rlve import RLVE
+from curriculum.scale_only import ScaleOnly
+from curriculum.vcrl import VCRL
 from jaxenv import harness
+
+AnyCurriculum = (
+    HDC | ScaleOnly | HarnessOnly | NoCurriculum | RLVE | VCRL | DAPO | PLR | RobustPLR | ACCEL | ADCL
+)
 
 
 @dataclass(frozen=True)
@@ -50,11 +63,14 @@ class Experiment:
     model: Model = Model()
     shapes: Shapes = Shapes(buckets=(96, 160), replies=(8, 24))
     cloning: Cloning = Cloning(steps=0)
-    curriculum: HDC | NoCurriculum = HDC()
+    curriculum: AnyCurriculum = HDC()
     grpo: GRPO = GRPO()
     group_size: int = 16  # rollouts per prompt
     batch: int = 8  # prompts per update
-    prompts: int = 960  # in all
+    prompts: int = 960  # in all; what they count is `budget`
+    budget: Literal["generated", "updates"] = (
+        "generated"  # "updates": a batch of prompts each, refills are free
+    )
     evaluation: Evaluation = Evaluation()
     seed: int = 0
     checkpoint_every: int = 10  # updates (and as many blocks of cloning steps)
@@ -77,6 +93,11 @@ class Experiment:
             )
         if self.group_size < 2:
             raise ValueError("group_size must be at least 2: a group of one has no advantage")
+        assumed = getattr(self.curriculum, "group_size", self.group_size)
+        if assumed != self.group_size:
+            raise ValueError(
+                f"curriculum.group_size ({assumed}) must be the experiment's group_size ({self.group_size})"
+            )
         if self.prompts < self.batch:
             raise ValueError(f"prompts ({self.prompts}) must be at least one batch ({self.batch})")
 
@@ -96,13 +117,13 @@ def nano(**changes) -> Experiment:
                 steps=1100,
                 harness=(0.1, 0.1, 0.1, 0.1, 0.6),
                 shares=(0.28, 0.14, 0.48, 0.1),
-                probe_every=6,
-                probe_from=576,
+                probe_every=12,
+                probe_from=700,
             ),
             curriculum=HDC(p_cur=0.8, min_prompts=12, tau_scale=0.5, tau_harness=0.5),
             grpo=GRPO(learning_rate=3e-4, advantage="step"),
             batch=16,
-            prompts=1120,
+            prompts=880,
         ),
         **changes,
     )

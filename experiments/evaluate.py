@@ -4,7 +4,7 @@ Always at H4 and each environment's `eval_level` (paper Appendix B): success for
 return for multi-turn ones.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -17,12 +17,12 @@ from tqdm import tqdm
 from agents.checkpoint import Checkpoints
 from agents.policy import Params
 from agents.rollout import Rollouts, collect, instance_keys
-from curriculum.base import NUM_HARNESS, Request
+from curriculum.base import HARDEST, Request
 from experiments import report
 from experiments.configs import CLI, DEFAULT, Evaluation, Preset
 from experiments.run import Run
 from experiments.setup import Setup, build
-from jaxenv import MixedBatch, codec
+from jaxenv import MixedBatch, codec, harness
 
 CHUNK = 256  # episodes of one environment played at a time
 
@@ -63,17 +63,25 @@ Player = Callable[
 def request(env: int, level: int, seeds: np.ndarray) -> Request:
     """Instances of one environment at H4."""
     full = lambda x: np.full(len(seeds), x, np.int32)  # noqa: E731
-    return Request(env=full(env), harness=full(NUM_HARNESS - 1), level=full(level), seed=seeds, stage=full(0))
+    return Request(env=full(env), harness=full(HARDEST), level=full(level), seed=seeds, stage=full(0))
 
 
 def policy_player(
-    setup: Setup, params: Params, temperature: float, keep: list[Rollouts] | None = None
+    setup: Setup,
+    params: Params,
+    temperature: float,
+    keep: list[Rollouts] | None = None,
+    shown: Sequence[bool] = harness.LEVELS[HARDEST],
 ) -> Player:
-    """The policy at a sampling temperature (0: greedy); `keep` receives the rollouts."""
+    """The policy at a sampling temperature (0: greedy), with the harness parts that are `shown`.
+
+    `keep` receives the rollouts.
+    """
     generator = setup.evaluator(params, temperature)
 
     def play(mixed, wanted, key, progress):
-        rollouts = collect(mixed, generator, setup.writer, wanted, 1, key, progress=progress)
+        parts = np.tile(np.asarray(shown, bool), (len(np.asarray(wanted.env)), 1))
+        rollouts = collect(mixed, generator, setup.writer, wanted, 1, key, parts, progress)
         if keep is not None:
             keep.append(rollouts)
         return rollouts.success, rollouts.ret, float(1 - rollouts.valid.mean())

@@ -13,7 +13,6 @@ import dataclasses
 import sys
 from pathlib import Path
 
-import jax
 import tyro
 
 from agents.policy import parameter_count
@@ -22,7 +21,7 @@ from curriculum.none import NoCurriculum
 from experiments import report
 from experiments.configs import CLI, DEFAULT, Experiment, Preset
 from experiments.evaluate import evaluate_policy
-from experiments.run import Run
+from experiments.run import Run, compilation_cache
 from experiments.setup import build
 from experiments.train import clone, reinforce
 
@@ -49,11 +48,6 @@ def quickstart(experiment: Experiment, run: Run, control: bool) -> str:
         params = reinforce(plain, run, base, "control")
         results["no curriculum"] = evaluate_policy(plain, run, params, "control", experiment.prompts)
     return report.comparison(run, before, results)
-
-
-def compilation_cache() -> None:
-    """Keep compiled programs on disk: a second run starts a minute or two earlier."""
-    jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parent.parent / ".jax_cache"))
 
 
 def main(

@@ -102,7 +102,7 @@ def cell(mean: float, half: float, signed: bool = False) -> str:
 
 def curves(run: Run, name: str) -> None:
     """The paper's Figure 9 for every environment: recent success, harness levels as bands, the scale as a staircase."""
-    plt = _pyplot()
+    plt = pyplot()
     rows = run.rows(f"{name}_curriculum")
     ids = list(dict.fromkeys(r["env"] for r in rows))
     figure, axes = plt.subplots(len(ids), 1, figsize=(9, 2.4 * len(ids)), squeeze=False, sharex=True)
@@ -149,7 +149,7 @@ def recent(values: np.ndarray, window: int) -> np.ndarray:
 
 def rollout_sheet(run: Run, rollouts: Sequence[Rollouts], name: str, count: int = 8) -> None:
     """A picture of sampled turns: image, prompt, reply and reward."""
-    plt = _pyplot()
+    plt = pyplot()
     picked = [(r, m) for r in rollouts for m in _telling(r, max(1, count // len(rollouts)))]
     figure, axes = plt.subplots(
         len(picked), 2, figsize=(11, 2.2 * len(picked)), width_ratios=(1, 4), squeeze=False
@@ -192,7 +192,8 @@ def sample_table(rollouts: Rollouts, count: int):
     return table
 
 
-def _pyplot():
+def pyplot():
+    """Matplotlib without a display."""
     import matplotlib
 
     matplotlib.use("agg")

@@ -14,8 +14,8 @@ import tyro
 from experiments import report
 from experiments.configs import CLI, DEFAULT, Preset
 from experiments.evaluate import Scores
-from experiments.quickstart import compilation_cache, quickstart
-from experiments.run import Run
+from experiments.quickstart import quickstart
+from experiments.run import Run, compilation_cache
 
 POLICIES = {"trained": "HDC", "control": "no curriculum"}
 

@@ -10,6 +10,8 @@ from agents import hf, policy, qwen3vl
 from agents.policy import JaxGenerator, Params, Policy
 from agents.prompts import PromptWriter, image_tokens
 from agents.tokenizer import Tokenizer
+from curriculum.accel import ACCEL
+from curriculum.base import Curriculum
 from experiments.configs import Experiment
 from jaxenv import MixedBatch
 
@@ -24,6 +26,15 @@ class Setup:
     policy: Policy
     params: Params  # where training starts
     targets: np.ndarray  # i32[E]: hardest level of the curriculum, each environment's eval_level
+
+    @property
+    def curriculum(self) -> Curriculum:
+        """The config's curriculum; ACCEL is told which environments can be edited."""
+        curriculum = self.config.curriculum
+        if isinstance(curriculum, ACCEL) and curriculum.editable is None:
+            editable = tuple(i for i, b in enumerate(self.mixed.batches) if b.env.editable)
+            return dataclasses.replace(curriculum, editable=editable)
+        return curriculum
 
     def generator(self, params: Params) -> JaxGenerator:
         """The in-process generator for training."""

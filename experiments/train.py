@@ -14,8 +14,8 @@ from tqdm import tqdm
 from agents import cloning, grpo
 from agents.checkpoint import Checkpoints
 from agents.policy import Params
-from agents.rollout import Rollouts, collect
-from curriculum.base import Request
+from agents.rollout import Rollouts, collect, join, keep
+from curriculum.base import Request, rows
 from experiments import report
 from experiments.configs import CLI, DEFAULT, Evaluation, Preset
 from experiments.evaluate import evaluate, evaluate_policy, policy_player
@@ -93,18 +93,69 @@ class Progress:
     learner: grpo.Learner
     curriculum: object
     update: int = 0
+    generated: int = 0  # prompts, those among them that the curriculum refused
     trained: int = 0  # prompts whose group had an advantage
 
     def tree(self) -> dict:
         learner = {"optimizer": self.learner.optimizer_state, "reference": self.learner.reference}
-        counters = {"update": np.int64(self.update), "trained": np.int64(self.trained)}
+        counters = {name: np.int64(getattr(self, name)) for name in ("update", "generated", "trained")}
         return {"params": self.learner.params, **learner, "curriculum": self.curriculum, "counters": counters}
 
     @staticmethod
     def of(tree: dict) -> "Progress":
         learner = grpo.Learner(tree["params"], tree["optimizer"], tree["reference"])
         counters = tree["counters"]
-        return Progress(learner, tree["curriculum"], int(counters["update"]), int(counters["trained"]))
+        return Progress(learner, tree["curriculum"], **{name: int(n) for name, n in counters.items()})
+
+
+@dataclass
+class Batch:
+    """The groups generated for one update: B groups, in requests padded to R rows (see `Request`)."""
+
+    request: Request
+    success: np.ndarray  # f32[R], nan in padding
+    reward: np.ndarray  # f32[R]
+    rollouts: Rollouts
+    env: np.ndarray  # i32[B]
+    trains: np.ndarray  # bool[B] groups that the curriculum takes a gradient on
+
+
+def generate(setup: Setup, params: Params, state, key: jax.Array, most: int) -> Batch:
+    """Rollouts of what the curriculum samples; then of its refills, in place of groups that it refuses.
+
+    At most `most` prompts, a batch or more, are generated in all.
+    """
+    config, curriculum, generator = setup.config, setup.curriculum, setup.generator(params)
+    k_sample, k_play = jax.random.split(key)
+    request = curriculum.sample(k_sample, state, config.batch)
+    parts: list[Batch] = []
+    missing, room = config.batch, most
+    for refill in range(curriculum.refills + 1):
+        if refill:
+            request = curriculum.refill(jax.random.fold_in(k_sample, refill), state, config.batch)
+            spare = jnp.arange(config.batch) >= min(missing, room)
+            request = request.replace(env=jnp.where(spare, -1, request.env))
+        env = np.asarray(request.env)
+        real = np.flatnonzero(env >= 0)
+        if not len(real):
+            break
+        k_part = jax.random.fold_in(k_play, refill) if refill else k_play
+        played = collect(setup.mixed, generator, setup.writer, rows(request, real), config.group_size, k_part)
+        success, reward = (np.full(config.batch, np.nan, np.float32) for _ in range(2))
+        success[real], reward[real] = per_group(played, played.success), per_group(played, played.ret)
+        trains = np.asarray(curriculum.trains(state, request, success, reward))[real]
+        parts.append(Batch(request, success, reward, played, env[real], trains))
+        missing, room = missing - int(trains.sum()), room - len(real)
+        if min(missing, room) <= 0:
+            break
+    return Batch(
+        request=jax.tree.map(lambda *x: jnp.concatenate(x), *(part.request for part in parts)),
+        rollouts=join([part.rollouts for part in parts]),
+        **{
+            name: np.concatenate([getattr(part, name) for part in parts])
+            for name in ("success", "reward", "env", "trains")
+        },
+    )
 
 
 def reinforce(setup: Setup, run: Run, base: Params, name: str = "train") -> Params:
@@ -112,60 +163,57 @@ def reinforce(setup: Setup, run: Run, base: Params, name: str = "train") -> Para
     config = setup.config
     checkpoints = Checkpoints(run.path(f"checkpoints/{name}"))
     progress = Progress(
-        grpo.init(config.grpo, jax.tree.map(jnp.copy, base)), config.curriculum.init(setup.targets)
+        grpo.init(config.grpo, jax.tree.map(jnp.copy, base)), setup.curriculum.init(setup.targets)
     )
     if checkpoints.latest is not None:
         progress = Progress.of(checkpoints.restore(progress.tree()))
-    for rows in (name, f"{name}_curriculum"):
-        run.cut(rows, "update", progress.update)
+    for lines in (name, f"{name}_curriculum"):
+        run.cut(lines, "update", progress.update)
     key = jax.random.fold_in(jax.random.key(config.seed), 2)
     ids = setup.mixed.ids
-    with tqdm(
-        total=config.updates * config.batch, initial=progress.update * config.batch, desc=name, unit="prompt"
-    ) as bar:
-        while progress.update < config.updates:
+    spent = lambda: progress.update * config.batch if config.budget == "updates" else progress.generated  # noqa: E731
+    with tqdm(total=config.updates * config.batch, initial=spent(), desc=name, unit="prompt") as bar:
+        while spent() + config.batch <= config.prompts:
             began = time.perf_counter()
-            k_sample, k_play = jax.random.split(jax.random.fold_in(key, progress.update))
-            request = config.curriculum.sample(k_sample, progress.curriculum, config.batch)
-            rollouts = collect(
-                setup.mixed,
-                setup.generator(progress.learner.params),
-                setup.writer,
-                request,
-                config.group_size,
-                k_play,
+            before = spent()
+            k_update = jax.random.fold_in(key, progress.update)
+            most = config.prompts - before if config.budget == "generated" else sys.maxsize
+            batch = generate(setup, progress.learner.params, progress.curriculum, k_update, most)
+            rollouts = batch.rollouts
+            progress.curriculum, state = setup.curriculum.update(
+                progress.curriculum, batch.request, batch.success, batch.reward
             )
-            success, reward = per_group(rollouts, rollouts.success), per_group(rollouts, rollouts.ret)
-            progress.curriculum, state = config.curriculum.update(
-                progress.curriculum, request, success, reward
-            )
-            progress.learner, metrics = grpo.update(
-                setup.policy, config.grpo, progress.learner, rollouts, config.shapes
-            )
+            metrics = {"live_groups": 0.0}
+            if batch.trains.any():
+                progress.learner, metrics = grpo.update(
+                    setup.policy, config.grpo, progress.learner, keep(rollouts, batch.trains), config.shapes
+                )
             progress.update += 1
-            progress.trained += round(metrics["live_groups"] * config.batch)
+            progress.generated += len(batch.env)
+            progress.trained += round(metrics["live_groups"] * int(batch.trains.sum()))
             row = {
                 "update": progress.update,
-                "prompts": progress.update * config.batch,
+                "prompts": progress.generated,
                 "trained_prompts": progress.trained,
-                "rollouts": progress.update * config.batch * config.group_size,
+                "rollouts": progress.generated * config.group_size,
                 "success": float(rollouts.success.mean()),
                 "return": float(rollouts.ret.mean()),
                 "invalid": float(1.0 - rollouts.valid.mean()),
                 "turns": float(rollouts.length.mean()),
                 "reply_tokens": float(rollouts.mask.sum(axis=1).mean()),
                 "unique_prompts": len(rollouts.prompts),
+                "accepted_groups": float(batch.trains.mean()),
                 "live_groups": metrics["live_groups"],
                 **{k: metrics.get(k, float("nan")) for k in _STATISTICS},
                 "seconds": time.perf_counter() - began,
             }
             row["samples_per_second"] = len(rollouts.replies) / row["seconds"]
             run.append(name, row)
-            _log_curriculum(run, name, ids, row["prompts"], request, success, state)
-            _log(run, name, row, rollouts, request, ids, config.group_size)
-            bar.update(config.batch)
+            _log_curriculum(run, name, ids, row, batch, state)
+            _log(run, name, row, batch, ids, config.group_size)
+            bar.update(spent() - before)
             bar.set_postfix(success=f"{row['success']:.2f}", live=f"{row['live_groups']:.2f}")
-            if progress.update % config.checkpoint_every == 0 or progress.update == config.updates:
+            if progress.update % config.checkpoint_every == 0 or spent() + config.batch > config.prompts:
                 checkpoints.save(progress.update, progress.tree())
     checkpoints.close()
     return progress.learner.params
@@ -177,32 +225,31 @@ def per_group(rollouts: Rollouts, values: np.ndarray) -> np.ndarray:
     return (sums / np.bincount(rollouts.group)).astype(np.float32)
 
 
-def _log_curriculum(
-    run: Run, name: str, ids, prompts: int, request: Request, success: np.ndarray, state
-) -> None:
+def _log_curriculum(run: Run, name: str, ids, progress: dict, batch: Batch, state) -> None:
     """One row per environment and update: where its frontier is and what this batch's prompts at it gave."""
     state = {k: np.asarray(v) for k, v in state.items()}
-    env = np.asarray(request.env)
+    env = np.asarray(batch.request.env)
     for e, env_id in enumerate(ids):
         mine = env == e
         row = {
-            "update": prompts // len(env),
-            "prompts": prompts,
+            "update": progress["update"],
+            "prompts": progress["prompts"],
             "env": env_id,
             "harness": int(state["harness"][e]),
             "level": int(state["level"][e]),
             "mastered": int(state["mastered"][e]) if "mastered" in state else 0,
             "frontier_success": float(state["frontier_success"][e]),
             "drawn": int(mine.sum()),
-            "success": float(success[mine].mean()) if mine.any() else float("nan"),
+            "success": float(batch.success[mine].mean()) if mine.any() else float("nan"),
         }
         run.append(f"{name}_curriculum", row)
 
 
-def _log(run: Run, name: str, row: dict, rollouts: Rollouts, request: Request, ids, group_size: int) -> None:
+def _log(run: Run, name: str, row: dict, batch: Batch, ids, group_size: int) -> None:
+    rollouts = batch.rollouts
     metrics = {f"{name}/{k}": v for k, v in row.items() if k != "prompts"} | {"prompts": row["prompts"]}
-    for e in np.unique(np.asarray(request.env)):
-        mine = np.repeat(np.asarray(request.env) == e, group_size)
+    for e in np.unique(batch.env):
+        mine = np.repeat(batch.env == e, group_size)
         metrics[f"{name}/{ids[e]}/success"] = float(rollouts.success[mine].mean())
         metrics[f"{name}/{ids[e]}/return"] = float(rollouts.ret[mine].mean())
     for line in run.rows(f"{name}_curriculum")[-len(ids) :]:

@@ -10,7 +10,7 @@ import numpy as np
 from jax import Array
 
 from jaxenv import codec, episode, harness, text
-from jaxenv.core import Env
+from jaxenv.core import Env, where
 from jaxenv.episode import Episode
 from jaxenv.registry import make
 
@@ -20,6 +20,17 @@ CHUNK_BYTES = 16 * 2**20  # pictures painted at a time: larger buffers are page-
 @partial(jax.jit, static_argnames="env")
 def _start(env: Env, keys: Array, levels: Array) -> Episode:
     return jax.vmap(partial(episode.start, env))(keys, levels)
+
+
+@partial(jax.jit, static_argnames="env")
+def _edit(env: Env, episodes: Episode, edits: Array) -> Episode:
+    def edited(state, seeds):
+        def apply(state, seed):
+            return where(seed != 0, env.edit(jax.random.key(seed), state), state), None
+
+        return episode.begin(env, jax.lax.scan(apply, state, seeds)[0])
+
+    return jax.vmap(edited)(episodes.state, edits)
 
 
 @partial(jax.jit, static_argnames="env")
@@ -63,6 +74,10 @@ class EnvBatch:
     def start(self, keys: Array, levels: Array) -> Episode:
         """Fresh episodes from keys [B] at levels i32[B]."""
         return _start(self.env, keys, jnp.asarray(levels, jnp.int32))
+
+    def edit(self, episodes: Episode, edits: Array) -> Episode:
+        """Fresh episodes of these instances after edits u32[B, D], in order: one seed each, 0 for none."""
+        return _edit(self.env, episodes, jnp.asarray(edits, jnp.uint32))
 
     def step(self, keys: Array, episodes: Episode, actions: Array) -> Episode:
         """One action i32[B, L] each; finished episodes stay as they are."""
@@ -115,8 +130,8 @@ def _take(episodes: Episode, rows: Array) -> Episode:
 
 
 def padded_size(count: int) -> int:
-    """The smallest of 8, 16, 32, ... that holds `count`: few sizes, few compiles."""
-    return max(8, 1 << (count - 1).bit_length())
+    """The smallest of 16, 64, 256 and its multiples that holds `count`: few sizes, few compiles."""
+    return next((size for size in (16, 64) if count <= size), -(-count // 256) * 256)
 
 
 class Group:
@@ -152,11 +167,17 @@ class MixedBatch:
     def ids(self) -> list[str]:
         return [b.env.id for b in self.batches]
 
-    def start(self, env: np.ndarray, level: np.ndarray, keys: Array) -> list[Group]:
+    def start(
+        self, env: np.ndarray, level: np.ndarray, keys: Array, edits: np.ndarray | None = None
+    ) -> list[Group]:
         """Fresh episodes: environment indices i32[B], levels i32[B], keys [B].
+
+        Args:
+            edits: u32[B, D] seeds of edits made to each instance, in order, 0 for none (see `Env.edit`).
 
         Raises:
             ValueError: an index or a level that does not exist, or no row at all.
+            NotImplementedError: edits of an environment that cannot be edited.
         """
         env, level = np.asarray(env), np.asarray(level)
         if not env.size or env.min() < 0 or env.max() >= len(self.batches):
@@ -169,7 +190,10 @@ class MixedBatch:
         for index in np.unique(env):
             rows = np.flatnonzero(env == index)
             pad = _pad(rows)
-            groups.append(Group(self.batches[index], rows, self.batches[index].start(keys[pad], level[pad])))
+            episodes = self.batches[index].start(keys[pad], level[pad])
+            if edits is not None and np.any(np.asarray(edits)[rows]):
+                episodes = self.batches[index].edit(episodes, np.asarray(edits)[pad])
+            groups.append(Group(self.batches[index], rows, episodes))
         return groups
 
     def select(self, groups: list[Group], rows: np.ndarray) -> list[Group]:

@@ -92,6 +92,18 @@ class Env(Generic[S]):
         """f32[] in [0, 1): paid once when the episode is truncated. Real progress only; default none."""
         return jnp.float32(0.0)
 
+    @property
+    def editable(self) -> bool:
+        """Whether the environment has `edit`."""
+        return type(self).edit is not Env.edit
+
+    def edit(self, key: Array, state: S) -> S:
+        """One small random change to the layout of an instance that was not yet played (ACCEL's mutations).
+
+        Pure, keeps all shapes and dtypes, and keeps the instance solvable: an edit that would break it changes nothing.
+        """
+        raise NotImplementedError(f"instances of {self.id or type(self).__name__} cannot be edited")
+
     def text_question(self, state: S) -> Array:
         """u8[W]: the task, always shown."""
         return text.lit(self.question)

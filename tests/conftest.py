@@ -25,7 +25,7 @@ def pytest_collection_modifyitems(config, items):
     # What shares compiled programs runs in one process: a file, or one environment of the tour over all of them.
     for item in items:
         env_id = getattr(item, "callspec", None) and item.callspec.params.get("env_id")
-        toured = item.path.name == "test_every_env.py" and env_id
+        toured = item.path.name in ("test_every_env.py", "test_tokenizer.py") and env_id
         item.add_marker(pytest.mark.xdist_group(f"every_env {env_id}" if toured else item.path.name))
     if not config.getoption("--slow"):
         slow = [item for item in items if "slow" in item.keywords]

@@ -158,7 +158,16 @@ def test_padding_repeats_a_row_and_stays_hidden(envs, keys):
 
 
 def test_padded_sizes():
-    assert [batch.padded_size(n) for n in (1, 7, 8, 9, 16, 17, 64, 65)] == [8, 8, 8, 16, 16, 32, 64, 128]
+    assert [batch.padded_size(n) for n in (1, 16, 17, 64, 65, 256, 257, 513)] == [
+        16,
+        16,
+        64,
+        64,
+        256,
+        256,
+        512,
+        768,
+    ]
 
 
 def test_mixed_refuses(envs, keys):

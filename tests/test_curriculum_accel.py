@@ -89,8 +89,8 @@ def test_no_child_of_what_cannot_be_edited():
 
 
 def test_invalid_settings():
-    with pytest.raises(TypeError, match="editable"):
-        ACCEL()
+    with pytest.raises(ValueError, match="which environments are editable"):
+        ACCEL().init([1, 1])
     with pytest.raises(ValueError, match=r"^max_edits must be"):
         ACCEL(editable=(0,), max_edits=0)
     with pytest.raises(ValueError, match=r"^editable must be"):

@@ -2,20 +2,19 @@
 
 import functools
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from tokenizers import Tokenizer as Backend
 from tokenizers import models
+from tour import tour
 
 import jaxenv
 from agents.tokenizer import SPECIAL, Tokenizer
-from jaxenv import harness
+from jaxenv import codec
 
 every_env = pytest.mark.parametrize("env_id", jaxenv.ids())
 MAX_TEXT = (
-    800  # text tokens of a prompt with all of the harness; the vocabulary has seen ten environments so far
+    450  # text tokens of a prompt with all of the harness but the observation, whose length is the board's
 )
 
 
@@ -26,10 +25,11 @@ def tokenizer():
 
 @functools.cache
 def texts(env_id):
-    """Full prompts and oracle replies of 8 instances at the evaluation level (drawn large: no level is left off)."""
-    batch = jaxenv.EnvBatch(env_id, resolution=1024)
-    episodes = batch.start(jax.random.split(jax.random.key(9), 8), jnp.full(8, batch.env.eval_level))
-    return batch.prompts(episodes, harness.flags(jnp.int32(0))), batch.format(batch.solve(episodes))
+    """Prompts at H0, oracle replies and prompts at H1 of 8 instances at the evaluation level."""
+    t = tour(env_id)
+    rows = np.flatnonzero(t.level == t.env.eval_level)[:8]
+    full, unobserved = (jaxenv.text.decode(t.seen["prompts"][rows, h]) for h in (0, 1))
+    return full, [codec.write(t.env.answer, a) for a in t.seen["action"][rows]], unobserved
 
 
 @every_env
@@ -41,9 +41,10 @@ def test_round_trip_of_prompts_and_answers(env_id, tokenizer):
 
 @every_env
 def test_the_shipped_vocabulary_covers_the_environment(env_id, tokenizer):
-    longest = max(len(tokenizer.encode(text)) for text in texts(env_id)[0])
-    characters = max(map(len, texts(env_id)[0]))
-    assert longest <= MAX_TEXT and longest < 0.75 * characters
+    full, _, unobserved = texts(env_id)
+    tokens = [len(tokenizer.encode(text)) for text in full]
+    assert max(tokens) < 0.75 * max(map(len, full))
+    assert max(len(tokenizer.encode(text)) for text in unobserved) <= MAX_TEXT
 
 
 def test_chat(tokenizer):

@@ -25,9 +25,32 @@ class Tour:
     seen: dict[str, np.ndarray]
 
 
-def look(env: Env, key: jax.Array, level: jax.Array) -> dict[str, jax.Array]:
-    """One instance: its start, pictures, texts, the oracle's episode and what some useless policies earn."""
+SHOWN = np.concatenate([harness.LEVELS, np.eye(4, dtype=bool)])  # bool[9, 4]: H0 .. H4, then each part alone
+
+
+def glance(env: Env, key: jax.Array, level: jax.Array) -> dict[str, jax.Array]:
+    """One instance: its start, picture and texts, the oracle's first action and what follows."""
     start = episode.start(env, key, level)
+    action = env.solve(start.state)
+    first = episode.advance(env, jax.random.fold_in(key, 1), start, action)
+    return {
+        "start": start,
+        "action": action,
+        "first": first,
+        "picture": env.render(start.state),
+        "prompts": jax.vmap(lambda shown: harness.prompt(env, start.state, shown))(SHOWN),
+        "symbolic": harness.prompt(env, start.state, harness.flags(jnp.int32(4)), "symbolic"),
+        "question": env.text_question(start.state),
+        "text_obs": env.text_obs(start.state),
+        "text_state": env.text_state(start.state),
+        "text_hint": env.text_hint(start.state),
+    }
+
+
+def look(env: Env, key: jax.Array, level: jax.Array) -> dict[str, jax.Array]:
+    """A glance, the picture that follows, the oracle's episode and what some useless policies earn."""
+    seen = glance(env, key, level)
+    start = seen["start"]
 
     def oracle(ep, k):
         action = env.solve(ep.state)
@@ -38,24 +61,12 @@ def look(env: Env, key: jax.Array, level: jax.Array) -> dict[str, jax.Array]:
     after_end = episode.advance(env, key, end, actions[-1])
     unreadable = jnp.full(env.answer.size, codec.UNREADABLE)
     noop = jax.lax.scan(lambda e, k: (episode.advance(env, k, e, unreadable), None), start, keys)[0]
-    constant = jax.lax.scan(lambda e, k: (episode.advance(env, k, e, actions[0]), None), start, keys)[0]
-    first = episode.advance(env, keys[0], start, actions[0])
     return {
-        "start": start,
+        **seen,
         "end": end,
         "after_end": after_end,
         "noop": noop,
-        "first": first,
-        "constant": constant,
-        "action": actions[0],
-        "picture": env.render(start.state),
-        "picture_after": env.render(first.state),
-        "prompts": jax.vmap(lambda h: harness.prompt(env, start.state, harness.flags(h)))(jnp.arange(5)),
-        "symbolic": harness.prompt(env, start.state, harness.flags(jnp.int32(4)), "symbolic"),
-        "question": env.text_question(start.state),
-        "text_obs": env.text_obs(start.state),
-        "text_state": env.text_state(start.state),
-        "text_hint": env.text_hint(start.state),
+        "picture_after": env.render(seen["first"].state),
     }
 
 

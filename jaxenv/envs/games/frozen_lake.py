@@ -8,7 +8,7 @@ from jax import Array
 
 from jaxenv import draw, text
 from jaxenv.codec import Choice
-from jaxenv.core import Env, outcome
+from jaxenv.core import Env, outcome, where
 from jaxenv.gen.choice import pick, subset
 from jaxenv.gen.paths import random_path
 from jaxenv.solve.grid import FAR, MOVES, neighbours, steps
@@ -76,6 +76,19 @@ class FrozenLake(Env[State]):
         pos = jnp.stack([start_row, start_col])
         shortest = steps(board & ~holes, is_goal)[start_row, start_col]
         return State(cells, size, pos, jnp.minimum(2 * shortest + 2, self.horizon))
+
+    def edit(self, key: Array, state: State) -> State:
+        """One hole moves to another place, unless that would leave no way to the goal."""
+        k_from, k_to = jax.random.split(key)
+        row, col = np.mgrid[:N, :N].astype(np.int32)
+        board = (row < state.size) & (col < state.size)
+        goal, hole = state.cells == GOAL, state.cells == HOLE
+        start = (row == state.pos[0]) & (col == state.pos[1])
+        gone, new = pick(k_from, hole.reshape(-1)), pick(k_to, (board & ~goal & ~hole & ~start).reshape(-1))
+        cells = state.cells.reshape(-1).at[gone].set(ICE).at[new].set(HOLE).reshape(N, N)
+        shortest = steps(board & (cells != HOLE), goal)[state.pos[0], state.pos[1]]
+        edited = state.replace(cells=cells, limit=jnp.minimum(2 * shortest + 2, self.horizon))
+        return where(shortest < FAR, edited, state)
 
     def limit(self, state: State) -> Array:
         return state.limit

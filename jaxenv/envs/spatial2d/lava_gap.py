@@ -9,7 +9,7 @@ from jax import Array
 from jaxenv import first_person, text
 from jaxenv.core import Env, outcome
 from jaxenv.first_person import ACTIONS, FLOOR, FORWARD, GOAL, TURN_LEFT, TURN_RIGHT, WALL
-from jaxenv.gen.choice import subset
+from jaxenv.gen.choice import pick, subset
 from jaxenv.solve.minigrid import AHEAD, RIGHT, VIEW, through, window
 
 COLUMNS = 3  # of lava, at most
@@ -81,6 +81,15 @@ class LavaGap(Env[State]):
             jnp.int32(0),
         )  # fmt: skip
         return state.replace(limit=4 * _to_go(state))
+
+    def edit(self, key: Array, state: State) -> State:
+        """The gap of one column moves to another row."""
+        k_column, k_row = jax.random.split(key)
+        column = pick(k_column, state.columns > 0)
+        shift = jax.random.randint(k_row, (), 1, jnp.maximum(state.size - 2, 2), jnp.int32)
+        gap = (state.gaps[column] - 1 + shift) % (state.size - 2) + 1
+        edited = state.replace(gaps=state.gaps.at[column].set(gap))
+        return edited.replace(limit=4 * _to_go(edited))
 
     def limit(self, state: State) -> Array:
         return state.limit
