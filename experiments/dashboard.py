@@ -39,7 +39,9 @@ class Trace:
     prompts: np.ndarray  # i64[T] generated up to and with the update
     success: np.ndarray  # f64[T] of the update's rollouts
     live: np.ndarray  # f64[T] share of groups with an advantage, among the accepted ones
-    accepted: np.ndarray  # f64[T] share of groups that the curriculum took a gradient on
+    accepted: (
+        np.ndarray
+    )  # f64[T] share of groups that the curriculum took a gradient on, nan in runs without it
     harness: np.ndarray  # i64[E, T] the frontier after the update
     level: np.ndarray  # i64[E, T]
     frontier_success: np.ndarray  # f64[E, T], nan where unknown
@@ -65,7 +67,9 @@ def load(directory: Path) -> list[Trace]:
     Raises:
         FileNotFoundError: no run there, or one that has not trained yet; says what is there instead.
     """
-    files = sorted(directory.glob("*_curriculum.csv"), key=lambda f: (f.name != "train_curriculum.csv", f.name))
+    files = sorted(
+        directory.glob("*_curriculum.csv"), key=lambda f: (f.name != "train_curriculum.csv", f.name)
+    )
     names = [file.stem.removesuffix("_curriculum") for file in files]
     traces = [t for t in (_trace(directory, name) for name in names) if len(t.update)]
     if not traces:
@@ -83,7 +87,7 @@ def _trace(directory: Path, name: str) -> Trace:
     updates = [u for u in sorted(table) if u in progress and len(table[u]) == len(envs)]
 
     def over_updates(field, kind=np.float64):
-        return np.asarray([progress[u][field] for u in updates], np.float64).astype(kind)
+        return np.asarray([progress[u].get(field, "nan") for u in updates], np.float64).astype(kind)
 
     def over_both(field, kind=np.float64):
         values = [[table[u][e][field] for u in updates] for e in envs]
@@ -141,7 +145,7 @@ def _runs_in(directory: Path) -> list[str]:
 
 def harness_map(trace: Trace) -> go.Figure:
     """Harness level of every environment's frontier over prompts."""
-    bar = dict(title="harness", tickvals=list(range(NUM_HARNESS)), ticktext=HARNESS)
+    bar = dict(title_text="harness level", tickvals=list(range(NUM_HARNESS)), ticktext=HARNESS)
     return _heat_map(trace, "harness", (-0.5, HARDEST + 0.5), _steps(HARNESS_COLORS), bar)
 
 
@@ -149,13 +153,13 @@ def level_map(trace: Trace) -> go.Figure:
     """Scale level of every environment's frontier over prompts."""
     count = int(trace.level.max()) + 1
     colors = sample_colorscale("YlGn", np.linspace(0.08, 1, count).tolist() if count > 1 else [0.5])
-    bar = dict(title="scale level", tickvals=list(range(0, count, -(-count // 12))))
+    bar = dict(title_text="scale level", tickvals=list(range(0, count, -(-count // 12))))
     return _heat_map(trace, "level", (-0.5, count - 0.5), _steps(colors), bar)
 
 
 def success_map(trace: Trace) -> go.Figure:
     """Success at every environment's frontier over prompts; empty where it is unknown."""
-    bar = dict(title="success", tickformat=".0%", tickvals=[0, 0.25, 0.5, 0.75, 1])
+    bar = dict(title_text="success", tickformat=".0%", tickvals=[0, 0.25, 0.5, 0.75, 1])
     return _heat_map(trace, "frontier_success", (0, 1), "RdYlBu", bar)
 
 
@@ -169,6 +173,8 @@ def _heat_map(trace: Trace, field: str, limits: tuple[float, float], scale, bar:
         ["unknown" if np.isnan(s) else f"{s:.0%}" + ", mastered" * bool(m) for s, m in zip(*row)]
         for row in zip(trace.frontier_success, trace.mastered)
     ]
+    height = max(150, (26 if shape[0] <= 30 else 16) * shape[0])
+    bar = dict(len=min(height, 340), lenmode="pixels", y=1, yanchor="top", ypad=0, title_side="right", **bar)
     cells = go.Heatmap(
         # A cell reaches from the prompts before its update to those after it.
         x=[0, *trace.prompts.tolist()],
@@ -183,12 +189,13 @@ def _heat_map(trace: Trace, field: str, limits: tuple[float, float], scale, bar:
         zmax=limits[1],
         colorscale=scale,
         ygap=2 if shape[0] <= 60 else 0,
-        colorbar=dict(thickness=14, outlinewidth=0, len=1, **bar),
+        colorbar=dict(thickness=14, outlinewidth=0, **bar),
     )
     figure = go.Figure(cells)
-    row = 26 if shape[0] <= 30 else 16
-    figure.update_layout(**_layout(max(150, row * shape[0])), plot_bgcolor="#ddd", margin_r=110)
-    figure.update_xaxes(title="prompts seen", showgrid=False, tickformat=",d", range=[0, int(trace.prompts[-1])])
+    figure.update_layout(**_layout(height), plot_bgcolor="#ddd", margin_r=110)
+    figure.update_xaxes(
+        title="prompts seen", showgrid=False, tickformat=",d", range=[0, int(trace.prompts[-1])]
+    )
     figure.update_yaxes(
         title="environment", type="category", autorange="reversed", dtick=1, showgrid=False, automargin=True
     )
@@ -203,15 +210,16 @@ def success_lines(trace: Trace) -> go.Figure:
     for e, env_id in enumerate(trace.envs):
         color, dash = qualitative.D3[e % 10], ("solid", "dot", "dash")[e // 10 % 3]
         figure.add_scatter(
-            x=trace.prompts, y=trace.frontier_success[e], name=env_id, mode="lines+markers", hovertemplate=hover,
-            line=dict(color=color, width=1.3, dash=dash), marker=dict(color=color, size=3), opacity=0.6,
+            x=trace.prompts, y=trace.frontier_success[e], name=env_id, mode="lines", hovertemplate=hover,
+            connectgaps=True, line=dict(color=color, width=1.3, dash=dash), opacity=0.7,
+            visible=True if len(trace.envs) <= 20 else "legendonly",
         )  # fmt: skip
     known = ~np.isnan(trace.frontier_success)
     total = np.where(known, trace.frontier_success, 0.0).sum(axis=0)
     mean = np.where(known.any(axis=0), total / np.maximum(known.sum(axis=0), 1), np.nan)
     figure.add_scatter(
         x=trace.prompts, y=mean, name="<b>mean</b>", mode="lines", hovertemplate=hover,
-        line=dict(color="black", width=2.5),
+        line=dict(color="black", width=2.5), legendrank=1,
     )  # fmt: skip
     figure.update_layout(**_layout(330))
     figure.update_layout(legend=dict(orientation="v", x=1.01, yanchor="top"))  # it may be long, and scrolls
@@ -226,7 +234,7 @@ def occupancy(trace: Trace) -> go.Figure:
         count = (trace.harness == h).sum(axis=0)
         figure.add_scatter(
             x=trace.prompts, y=count / len(trace.envs), name=HARNESS[h], stackgroup="harness", customdata=count,
-            line=dict(width=0.5, color=color, shape="vh"), fillcolor=color,
+            line=dict(width=0, color=color, shape="vh"), fillcolor=color,
             hovertemplate=f"%{{customdata}} of {len(trace.envs)} environments",
         )  # fmt: skip
     if trace.mastered.any():
@@ -243,6 +251,8 @@ def groups(trace: Trace) -> go.Figure:
     """Live and accepted groups: every update faintly, the mean of the last ones as a line."""
     figure = go.Figure()
     for name, values, color in (("live", trace.live, "#2171b5"), ("accepted", trace.accepted, "#e6550d")):
+        if np.isnan(values).all():
+            continue
         figure.add_scatter(
             x=trace.prompts, y=values, name=f"{name}, each update", mode="markers", hovertemplate="%{y:.0%}",
             marker=dict(color=color, size=3, opacity=0.35),
@@ -278,17 +288,17 @@ def _steps(colors: Sequence[str]) -> list[tuple[float, str]]:
 
 
 PANELS = {
+    occupancy: ("Stages", "Share of the environments whose frontier is at each harness level."),
+    groups: ("Live groups", "Share of the accepted groups whose rollouts differ in reward, so that there is something to "
+             "learn; and share of all groups that the curriculum accepted."),
     harness_map: ("Frontier: harness level", "H0 shows all four helping texts, every level takes one away, H4 shows only "
-                  "the task and its picture. Darker is further."),
+                  "the task and its picture."),
     level_map: ("Frontier: scale level", "Size of the instances, from 0 to each environment's target. Under HDC it starts "
                 "again whenever the harness level rises."),
     success_map: ("Success at the frontier", "Mean over the groups that count at the frontier; grey where there are none "
                   "yet."),
-    success_lines: ("Success at the frontier, by environment", "Click a name to hide its line, double-click to see it "
-                    "alone."),
-    occupancy: ("Stages", "Share of the environments whose frontier is at each harness level."),
-    groups: ("Live groups", "Share of the accepted groups whose rollouts differ in reward, so that there is something to "
-             "learn; and share of all groups that the curriculum accepted."),
+    success_lines: ("Success at the frontier, by environment", "Click a name to hide or show its line, double-click to "
+                    "see it alone."),
 }  # fmt: skip
 TOOLBAR = {"displaylogo": False, "responsive": True, "showSendToCloud": False, "plotlyServerURL": ""}
 NARROW = (occupancy, groups)  # two fit beside each other
@@ -307,7 +317,9 @@ def page(directory: Path, traces: Sequence[Trace]) -> str:
         title=title,
         plotly=get_plotlyjs(),
         about=html.escape(_about(config)),
-        tabs="".join(f'<button data-name="{html.escape(t.name)}">{html.escape(t.name)}</button>' for t in traces)
+        tabs="".join(
+            f'<button data-name="{html.escape(t.name)}">{html.escape(t.name)}</button>' for t in traces
+        )
         if several
         else "",
         sections="\n".join(_section(t) for t in traces),
