@@ -115,11 +115,9 @@ def test_the_lines_hold_the_values(run):
     assert smooth.y[-1] == pytest.approx(25.5 / 50) and set(accepted.y) == {0.75}
 
 
-def test_a_success_that_is_never_known(tmp_path):
+def test_success_and_accepted_groups_may_be_unknown(tmp_path):
     run = Run(tmp_path, tiny())
-    run.append(
-        "train", {"update": 1, "prompts": 2, "success": 0.0, "live_groups": 0.0, "accepted_groups": 0.0}
-    )
+    run.append("train", {"update": 1, "prompts": 2, "success": 0.0, "live_groups": 0.0})
     run.append("train_curriculum", {
         "update": 1, "prompts": 2, "env": "frozen_lake", "harness": 0, "level": 0, "mastered": 0,
         "frontier_success": float("nan"), "drawn": 0, "success": float("nan"),
@@ -127,7 +125,8 @@ def test_a_success_that_is_never_known(tmp_path):
     dashboard.main(tmp_path)
     (trace,) = dashboard.load(tmp_path)
     assert np.isnan(dashboard.success_lines(trace).data[-1].y).all()
-    assert dashboard.success_map(trace).data[0].text == [["unknown"]]
+    assert dashboard.success_map(trace).data[0].text == (["unknown"],)
+    assert [line.name for line in dashboard.groups(trace).data] == ["live, each update", "live, mean of 10"]
     assert "<nav></nav>" in (tmp_path / "dashboard.html").read_text()
 
 
