@@ -117,7 +117,7 @@ def _rows(file: Path) -> list[dict[str, str]]:
 
 def _missing(directory: Path) -> str:
     """Why there is nothing to show in a folder, and what may be meant."""
-    if _is_run(directory):
+    if (directory / "config.json").exists():
         return f"the run in {directory} has not finished its first update of training yet"
     inside = _runs_in(directory)
     if inside:
@@ -128,16 +128,10 @@ def _missing(directory: Path) -> str:
     return f"{directory} {what}.{hint}"
 
 
-def _is_run(directory: Path) -> bool:
-    return (directory / "config.json").exists()
-
-
 def _runs_in(directory: Path) -> list[str]:
     """Names of the folders in a folder that are runs or hold runs."""
-    if not directory.is_dir():
-        return []
-    folders = sorted(f for f in directory.iterdir() if f.is_dir())
-    return [f.name for f in folders if _is_run(f) or any(map(_is_run, f.iterdir()))]
+    files = [*directory.glob("*/config.json"), *directory.glob("*/*/config.json")]
+    return sorted({file.relative_to(directory).parts[0] for file in files})
 
 
 # ---- panels ----

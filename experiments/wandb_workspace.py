@@ -31,27 +31,23 @@ def workspace(entity: str, project: str, run: str, policies: dict[str, Sequence[
     import wandb_workspaces.reports.v2 as wr
     import wandb_workspaces.workspaces as ws
 
-    def line(panel, y: list[str], title_y: str, top: float, **more):
-        return wr.LinePlot(
-            title=PANELS[panel][0], x="prompts", y=y, title_x="prompts seen", title_y=title_y, range_y=(0, top), **more
-        )  # fmt: skip
+    def line(panel, y: list[str], title_y: str, top: float | None, **more):
+        axes = dict(x="prompts", title_x="prompts seen", title_y=title_y, range_y=(0, top))
+        return wr.LinePlot(title=PANELS[panel][0], y=y, **axes, **more)
 
     sections = []
     for name, envs in policies.items():
-        of_all = lambda field: [f"{prefix(name)}/{e}/{field}" for e in envs]  # noqa: B023, E731
         stages = [f"{prefix(name)}/at_H{h}" for h in range(NUM_HARNESS)]
+        shares = [f"{name}/live_groups", f"{name}/accepted_groups"]
+        harness, level, success = (
+            [f"{prefix(name)}/{e}/{field}" for e in envs] for field in ("harness", "level", "success")
+        )
         panels = [
             line(occupancy, stages, "share of environments", 1, plot_type="stacked-area"),
-            line(groups, [f"{name}/live_groups", f"{name}/accepted_groups"], "share of groups", 1),
-            line(harness_map, of_all("harness"), "harness level", HARDEST),
-            wr.LinePlot(
-                title=PANELS[level_map][0],
-                x="prompts",
-                y=of_all("level"),
-                title_x="prompts seen",
-                title_y="scale level",
-            ),
-            line(success_lines, of_all("success"), "success at the frontier", 1),
+            line(groups, shares, "share of groups", 1),
+            line(harness_map, harness, "harness level", HARDEST),
+            line(level_map, level, "scale level", None),
+            line(success_lines, success, "success at the frontier", 1),
         ]
         layout = ws.SectionLayoutSettings(columns=2, rows=3)
         sections.append(
@@ -83,7 +79,7 @@ def main(run_dir: tyro.conf.Positional[Path], entity: str = "") -> None:
         import wandb_workspaces.workspaces  # noqa: F401
     except ImportError as error:
         raise SystemExit(f"wandb_workspace: {error}; pip install wandb-workspaces") from None
-    mode = os.environ.get("WANDB_MODE", "online")
+    mode = os.environ.get("WANDB_MODE") or "online"
     if mode != "online" or not wandb.login(prompt=False):
         why = f"WANDB_MODE is {mode}" if mode != "online" else "there is no wandb login"
         raise SystemExit(f"wandb_workspace: nothing done: a workspace lives on wandb's server, and {why}")
