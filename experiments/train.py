@@ -21,6 +21,7 @@ from experiments.configs import CLI, DEFAULT, Evaluation, Preset
 from experiments.evaluate import evaluate, evaluate_policy, policy_player
 from experiments.run import Run
 from experiments.setup import Setup, build
+from jaxenv import harness
 
 _STATISTICS = ("entropy", "ratio", "highest_ratio", "clipped_low", "clipped_high", "kl_old", "kl_reference",
                "mismatch", "grad_norm", "loss")  # fmt: skip
@@ -252,14 +253,21 @@ def _log(run: Run, name: str, row: dict, batch: Batch, ids, group_size: int) -> 
         mine = np.repeat(batch.env == e, group_size)
         metrics[f"{name}/{ids[e]}/success"] = float(rollouts.success[mine].mean())
         metrics[f"{name}/{ids[e]}/return"] = float(rollouts.ret[mine].mean())
-    for line in run.rows(f"{name}_curriculum")[-len(ids) :]:
-        prefix = "curriculum" if name == "train" else f"{name}_curriculum"
-        for field in ("harness", "level", "frontier_success"):
-            key = "success" if field == "frontier_success" else field
-            metrics[f"{prefix}/{line['env']}/{key}"] = float(line[field])
+    metrics |= frontiers(run.rows(f"{name}_curriculum")[-len(ids) :], name)
     if row["update"] % 25 == 1:
         metrics[f"{name}/samples"] = report.sample_table(rollouts, 6)
     run.log(metrics)
+
+
+def frontiers(lines: list[dict[str, str]], name: str) -> dict[str, float]:
+    """For wandb: every environment's frontier, and the share of environments at each harness level."""
+    prefix = "curriculum" if name == "train" else f"{name}_curriculum"
+    fields = {"harness": "harness", "level": "level", "success": "frontier_success"}
+    metrics = {f"{prefix}/{line['env']}/{k}": float(line[v]) for line in lines for k, v in fields.items()}
+    for level in range(len(harness.LEVELS)):
+        share = np.mean([int(line["harness"]) == level for line in lines])
+        metrics[f"{prefix}/at_H{level}"] = float(share)
+    return metrics
 
 
 def main(experiment: Preset = DEFAULT, run_dir: Path = Path("runs/train"), resume: bool = False) -> None:
