@@ -38,7 +38,6 @@ def prompt(env: Env, state, shown: Array, modality: Modality = "picture") -> Arr
     show_obs, show_state, show_hint, show_rule = (shown[k] for k in range(4))
     if modality == "symbolic":
         show_obs = jnp.bool_(True)
-    rules = text.join(text.lit("Rules: "), text.lit(env.rules))
     limit = text.lit("\n")
     if env.horizon > 1:
         actions = jnp.minimum(env.limit(state), jnp.int32(env.horizon))  # as `episode.begin` counts
@@ -47,26 +46,15 @@ def prompt(env: Env, state, shown: Array, modality: Modality = "picture") -> Arr
             text.num(actions, max(3, len(str(env.horizon)))),
             text.lit(" actions.\n"),
         )
-    sections = [
-        (True, text.join(env.text_question(state), text.lit("\n"))),
-        (show_rule, rules),
-        (show_rule, limit),
-        (show_hint, text.lit("Hint: ")),
-        (show_hint, text.join(env.text_hint(state), text.lit("\n"))),
-        (show_state, text.lit("State: ")),
-        (show_state, text.join(env.text_state(state), text.lit("\n"))),
-        (show_obs, text.lit("Observation:\n")),
-        (show_obs, text.join(env.text_obs(state), text.lit("\n"))),
-        (True, text.lit(env.answer.instruction)),
-    ]
-    width = sum(part.shape[0] for _, part in sections)
-    parts = []
-    for show, part in sections:
-        closed, length = text.close(part)
-        if (
-            show is not True
-        ):  # hidden: no bytes at all, so that the tail of a wider section cannot show through
-            closed = jnp.where(show, closed, jnp.uint8(0))
-            length = jnp.where(show, jnp.int32(length), 0)
-        parts.append((closed, length))
-    return text.concatenate(parts, width)
+    open_text = text.join(
+        env.text_question(state),
+        text.lit("\n"),
+        text.when(show_rule, text.join(text.lit("Rules: " + env.rules), limit)),
+        text.when(show_hint, text.join(text.lit("Hint: "), env.text_hint(state), text.lit("\n"))),
+        text.when(show_state, text.join(text.lit("State: "), env.text_state(state), text.lit("\n"))),
+        text.when(show_obs, text.join(text.lit("Observation:\n"), env.text_obs(state), text.lit("\n"))),
+        text.lit(env.answer.instruction),
+    )
+    # Closed as a whole: part by part runs faster by a few microseconds, and takes twice as long to compile.
+    closed, _ = text.close(open_text)
+    return closed

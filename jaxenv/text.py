@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
+from jax import Array
 
 Text = Array | np.ndarray
 
@@ -96,20 +96,6 @@ def close(part: Text) -> tuple[Text, Array | int]:
     place = jnp.where(present, jnp.cumsum(present.astype(jnp.int32)) - 1, width)
     closed = jnp.zeros(width + 1, jnp.uint8).at[place].set(part, mode="promise_in_bounds")[:width]
     return closed, present.sum(dtype=jnp.int32)
-
-
-def concatenate(parts: Sequence[tuple[Text, Array | int]], width: int) -> Array:
-    """Closed parts, each with its number of bytes, one behind the other in u8[width].
-
-    Written in order, so that the zeros behind a part are overwritten by the next one.
-    """
-    spare = max(part.shape[0] for part, _ in parts)
-    out = jnp.zeros(width + spare, jnp.uint8)
-    start = jnp.int32(0)
-    for part, length in parts:
-        out = lax.dynamic_update_slice(out, jnp.asarray(part), (start,))
-        start = start + jnp.asarray(length, jnp.int32)
-    return out[:width]
 
 
 def decode(batch: Array) -> list[str]:

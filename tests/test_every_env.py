@@ -66,12 +66,19 @@ def test_dtypes_and_shapes(env_id):
 
 
 @every_env
-def test_jit_equals_eager_equals_vmap(env_id):
+def test_jit_equals_vmap(env_id):
     t = tour(env_id)
     i = len(t.level) - 1  # the hardest level
     alone = jax.jit(partial(glance, t.env))(t.keys[i], t.level[i])
     for name, value in alone.items():
         jax.tree.map(lambda a, b: np.testing.assert_array_equal(np.asarray(a), b[i]), value, t.seen[name])
+
+
+@pytest.mark.slow  # every primitive is compiled alone
+@every_env
+def test_jit_equals_eager(env_id):
+    t = tour(env_id)
+    i = len(t.level) - 1
     with jax.disable_jit():
         state = t.env.init(t.keys[i], jnp.int32(t.level[i]))
         picture, action = t.env.render(state), t.env.solve(state)

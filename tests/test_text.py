@@ -135,26 +135,6 @@ def test_close():
     assert isinstance(fixed, np.ndarray) and fixed.tobytes() == b"ab" and length == 2
 
 
-def test_concatenate():
-    rng = np.random.default_rng(3)
-    widths = [5, 1, 30, 2, 9, 30]
-
-    @jax.jit
-    def run(holes, bytes_):
-        parts = [text.close(jnp.where(h, jnp.uint8(0), b)) for h, b in zip(holes, bytes_)]
-        return text.concatenate([(text.lit("Q: "), 3), *parts], 3 + sum(widths))
-
-    for k in range(30):
-        holes = [rng.random(w) < [0.3, 1.1, 0.0][k % 3] for w in widths]  # some, all, none absent
-        values = [rng.integers(1, 128, w).astype(np.uint8) for w in widths]
-        expected = b"Q: " + b"".join(v[~h].tobytes() for h, v in zip(holes, values))
-        out = np.asarray(run(holes, values))
-        assert out.tobytes() == expected.ljust(len(out), b"\0")
-        assert text.decode(out[None]) == [expected.decode()]
-    with jax.disable_jit():
-        np.testing.assert_array_equal(run(holes, values), out)
-
-
 def test_decode():
     rows = np.zeros((3, 4), np.uint8)
     rows[0, :2], rows[2, :4] = text.lit("hi"), text.lit("full")
