@@ -11,7 +11,7 @@ from jax import Array, lax
 from jaxenv import draw, text
 from jaxenv.codec import BLANK, Words
 from jaxenv.core import Env, outcome
-from jaxenv.sprites import Canvas
+from jaxenv.sprites import Canvas, string
 
 N = 5  # cells along a side of the largest grid
 FARTHEST = N - 1  # cells of the longest shift
@@ -106,7 +106,7 @@ class NinePuzzle(Env[State]):
         (goal, _, _), way = lax.scan(scramble, first, noise[:SCRAMBLE])
         behind = way == BLANK
         place = jnp.where(behind, SCRAMBLE, jnp.cumsum(~behind, dtype=jnp.int32) - 1)
-        way = jnp.full(SCRAMBLE, BLANK).at[place].set(way, mode="drop")
+        way = jnp.full(SCRAMBLE, BLANK, jnp.int32).at[place].set(way, mode="drop")
         return State(start, goal, size, most, way)
 
     def step(self, key: Array, state: State, action: Array):
@@ -135,7 +135,9 @@ class NinePuzzle(Env[State]):
         largest = self.levels["rows"][-1][1]  # of the levels that `make` found legible
         row = np.arange(2 * largest + 1, dtype=np.int32)
         cells = jnp.concatenate([state.start, state.goal + N * N, jnp.zeros((1, N), jnp.int32)])
-        place = jnp.where(row < state.size[0], row, jnp.where(row > state.size[0], row - state.size[0] - 1 + N, 0))
+        place = jnp.where(
+            row < state.size[0], row, jnp.where(row > state.size[0], row - state.size[0] - 1 + N, 0)
+        )
         place = jnp.where(row == state.size[0], 2 * N, place)
         sprites = draw.sheet(self.resolution, tuple(range(5, 2 * largest + 2, 2)), _paint, (74, 78, 92))
         return draw.tiles(sprites, cells[place, :largest], 2 * state.size[0] + 1, state.size[1])
@@ -207,7 +209,11 @@ def _paint(side: int) -> np.ndarray:
     for face, ink in ((255, 232, 150), (50, 34, 4)), ((176, 212, 250), (6, 26, 60)):
         for number in range(1, N * N + 1):
             cell = Canvas(side, (120, 124, 136)).rect(0, 0, edge, edge, face)
-            sprites.append(cell.text(str(number), ink))
+            dots = string(str(number))
+            cell.dots.append(
+                (np.pad(dots, ((0, 0), (3, 3))) if number < 10 else dots, ink)
+            )  # all of one height
+            sprites.append(cell)
     return np.stack([sprite.done() for sprite in sprites])
 
 
