@@ -48,7 +48,9 @@ class Bank:
     board: np.ndarray  # u32[K] packed boards with a solution, by pieces, squares and moves
     plan: np.ndarray  # u32[2, K] their solutions
     moves: np.ndarray  # u8[K] how long these are
-    first: np.ndarray  # i32[MOST + 1, SQUARES + 1, LONGEST + 2] by pieces, squares and moves: where such boards begin
+    first: (
+        np.ndarray
+    )  # i32[MOST + 1, SQUARES + 1, LONGEST + 2] by pieces, squares and moves: where such boards begin
     impossible: np.ndarray  # u32[I] packed boards without a solution, by pieces and squares
     first_impossible: np.ndarray  # i32[MOST + 1, SQUARES + 2] by pieces and squares: where such boards begin
 

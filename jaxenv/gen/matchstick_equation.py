@@ -29,7 +29,14 @@ SEGMENTS = (
     (6, 7), (6,), (8, 9), (9,), (11, 12),
 )  # fmt: skip
 PLACES = 13  # segments are 0 .. 12
-SETTINGS = ((1, 2, 9), (1, 2, 99), (1, 4, 99), (2, 2, 99), (2, 5, 99), (3, 5, 99))  # moves, kinds, largest number
+SETTINGS = (
+    (1, 2, 9),
+    (1, 2, 99),
+    (1, 4, 99),
+    (2, 2, 99),
+    (2, 5, 99),
+    (3, 5, 99),
+)  # moves, kinds, largest number
 
 
 def _tables() -> tuple[np.ndarray, np.ndarray]:
@@ -39,7 +46,9 @@ def _tables() -> tuple[np.ndarray, np.ndarray]:
     return give, receive
 
 
-GIVE, RECEIVE = _tables()  # i32[16, PLACES] what a symbol becomes by losing or getting a match; ABSENT if nothing
+GIVE, RECEIVE = (
+    _tables()
+)  # i32[16, PLACES] what a symbol becomes by losing or getting a match; ABSENT if nothing
 _GIVEN, _TAKEN = 3, 2  # most ways to give and to receive of a symbol
 _GIVES, _RECEIVES = (
     np.argsort(table == ABSENT, axis=1, kind="stable")[:, :k].astype(np.int32)
@@ -77,7 +86,9 @@ def make(seed: Array, moves: Array, kinds: Array, largest: Array) -> Puzzle:
         ]
     )[kind]
     operators = jnp.asarray(
-        np.asarray([[PLUS, ABSENT], [MINUS, ABSENT], [TIMES, ABSENT], [OVER, ABSENT], [PLUS, TIMES]], np.int32)
+        np.asarray(
+            [[PLUS, ABSENT], [MINUS, ABSENT], [TIMES, ABSENT], [OVER, ABSENT], [PLUS, TIMES]], np.int32
+        )
     )[kind]
     symbols = _write(numbers, operators)
 
@@ -122,7 +133,9 @@ def true(symbols: Array) -> Array:
     worth = jnp.where(digit, symbols * jnp.asarray(np.asarray([1, 10, 100, 1000], np.int32))[power], 0)
     mine = owner[None, :] == np.arange(4, dtype=np.int32)[:, None]
     v = jnp.where(mine, worth[None, :], 0).sum(axis=1)
-    op = jnp.where(mine & sign[None, :], symbols[None, :], 0).sum(axis=1)[1:]  # the operator before each number
+    op = jnp.where(mine & sign[None, :], symbols[None, :], 0).sum(axis=1)[
+        1:
+    ]  # the operator before each number
     # As x + y * z = w or the like: one that is missing is filled in.
     two, added = op[1] != EQUALS, op[0] <= MINUS
     x = jnp.where(added, v[0], 0)
@@ -150,9 +163,9 @@ def pick(key: Array, setting: Array) -> Array:
 
 def _noise(seed: Array) -> Array:
     """i32[6 + BREAKS] in 0 .. 2^31 - 1: a hash of the number, the same on every machine."""
-    x = seed.astype(jnp.uint32) * np.uint32(0x9E3779B9) + np.arange(1, 7 + BREAKS, dtype=np.uint32) * np.uint32(
-        0x85EBCA6B
-    )
+    x = seed.astype(jnp.uint32) * np.uint32(0x9E3779B9) + np.arange(
+        1, 7 + BREAKS, dtype=np.uint32
+    ) * np.uint32(0x85EBCA6B)
     for multiplier in (0x7FEB352D, 0x846CA68B):
         x = (x ^ (x >> 16)) * np.uint32(multiplier)
     return ((x ^ (x >> 16)) >> 1).astype(jnp.int32)

@@ -10,8 +10,21 @@ from jaxenv import draw, text
 from jaxenv.codec import BLANK, Words
 from jaxenv.core import Env, outcome
 from jaxenv.gen.knight_swap import (
-    ABSENT, BLACK, COLS, EDGES, EMPTY, LONGEST, REFLECTIONS, ROWS, SQUARES, WHITE, bank, follow, legal, unpack,
-)  # fmt: skip
+    ABSENT,
+    BLACK,
+    COLS,
+    EDGES,
+    EMPTY,
+    LONGEST,
+    REFLECTIONS,
+    ROWS,
+    SQUARES,
+    WHITE,
+    bank,
+    follow,
+    legal,
+    unpack,
+)
 from jaxenv.sprites import Canvas
 
 MOVES = 60  # moves of the longest answer

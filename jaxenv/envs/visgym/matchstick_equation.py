@@ -1,6 +1,5 @@
 """Make a false equation of matches true by moving single matches between its symbols."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
@@ -10,7 +9,17 @@ from jaxenv import draw, text
 from jaxenv.codec import BLANK, Command
 from jaxenv.core import Env, outcome
 from jaxenv.gen import matchstick_equation as matches
-from jaxenv.gen.matchstick_equation import ABSENT, BREAKS, EQUALS, GIVE, PLACES, PLUS, RECEIVE, SEGMENTS, SYMBOLS, M
+from jaxenv.gen.matchstick_equation import (
+    ABSENT,
+    BREAKS,
+    EQUALS,
+    GIVE,
+    PLACES,
+    RECEIVE,
+    SEGMENTS,
+    SYMBOLS,
+    M,
+)
 from jaxenv.sprites import Canvas, glyph, string
 
 MOVE, UNDO, STOP = range(3)  # the first value of an action
@@ -83,7 +92,9 @@ class MatchstickEquation(Env[State]):
         source, given, target, taken = jnp.where(inside, move, 0)
         gives = jnp.asarray(GIVE)[state.symbols[source], given] != ABSENT
         receives = jnp.asarray(RECEIVE)[state.symbols[target], taken] != ABSENT
-        forth = (kind == MOVE) & inside & gives & receives & (source != target) & (state.moved < state.allowed)
+        forth = (
+            (kind == MOVE) & inside & gives & receives & (source != target) & (state.moved < state.allowed)
+        )
         back = undo & (state.moved > 0)
         symbols = jnp.where(forth | back, matches.apply(state.symbols, move), state.symbols)
         here = forth & (np.arange(BREAKS) == state.moved)
