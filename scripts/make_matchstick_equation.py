@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from jaxenv.gen.matchstick_equation import BANK, PLUS, SEEDS, SETTINGS, make
+from jaxenv.gen.matchstick_equation import BANK, PLUS, SEEDS, SETTINGS, WINDOW, make
 
 CHUNK = 1 << 12
 
@@ -59,8 +59,9 @@ def main() -> None:
             puzzle = puzzles(jnp.arange(low, low + CHUNK, dtype=jnp.uint32), *setting)
             symbols = np.asarray(puzzle.symbols)
             good[part] = np.asarray(puzzle.whole) & ~leading_zero(symbols) & far(symbols, moves - 1)
-        gaps = np.diff(np.flatnonzero(np.concatenate([good, good[:64]])), prepend=-1)
-        print(f"{good.mean():.0%} are good; at most {gaps.max()} apart")
+        gaps = np.diff(np.flatnonzero(np.concatenate([good, good[:WINDOW]])), prepend=-1)
+        print(f"{good.mean():.0%} are good, at most {gaps.max()} apart")
+        assert gaps.max() <= WINDOW
         rows.append(np.packbits(good, bitorder="little").view(np.uint32))
     np.save(BANK, np.stack(rows))
 

@@ -15,6 +15,7 @@ from jax import Array, lax
 
 BANK = Path(__file__).with_suffix(".npy")
 SEEDS = 1 << 18
+WINDOW = 64  # of so many numbers in a row at least one is good
 SYMBOLS = "0123456789+-*/="
 PLUS, MINUS, TIMES, OVER, EQUALS, ABSENT = range(10, 16)
 M = 11  # symbols of the longest equation: 99+99*9=990
@@ -74,14 +75,14 @@ def make(seed: Array, moves: Array, kinds: Array, largest: Array) -> Puzzle:
     kind, a, b = (noise[0] % kinds, noise[1] % (largest + 1), noise[2] % (largest + 1))
     few, many, swap = 2 + noise[3] % 8, 1 + noise[4] % largest, noise[5] % 2 == 1
     few, many = jnp.where(swap, many, few), jnp.where(swap, few, many)
-    product, none = few * many, jnp.int32(-1)
+    product, missing = few * many, jnp.int32(-1)
     high, low = jnp.maximum(a, b), jnp.minimum(a, b)
     numbers = jnp.stack(
         [
-            jnp.stack([a, b, none, a + b]),
-            jnp.stack([high, low, none, high - low]),
-            jnp.stack([few, many, none, product]),
-            jnp.stack([product, few, none, many]),
+            jnp.stack([a, b, missing, a + b]),
+            jnp.stack([high, low, missing, high - low]),
+            jnp.stack([few, many, missing, product]),
+            jnp.stack([product, few, missing, many]),
             jnp.stack([a, few, many, a + product]),
         ]
     )[kind]
@@ -93,10 +94,12 @@ def make(seed: Array, moves: Array, kinds: Array, largest: Array) -> Puzzle:
     symbols = _write(numbers, operators)
 
     def disturb(k, carry):
-        symbols, plan, whole = carry
+        symbols, plan, gave, got, whole = carry
         gives, receives = jnp.asarray(_GIVES)[symbols], jnp.asarray(_RECEIVES)[symbols]
         give = jnp.take_along_axis(jnp.asarray(GIVE)[symbols], gives, axis=1) != ABSENT
         receive = jnp.take_along_axis(jnp.asarray(RECEIVE)[symbols], receives, axis=1) != ABSENT
+        # A match laid on what gave one before, or the reverse, could save a move.
+        give, receive = give & ~got[:, None], receive & ~gave[:, None]
         apart = ~np.eye(M, dtype=bool)[:, None, :, None]
         moves_now = (give[:, :, None, None] & receive[None, None, :, :] & apart).reshape(-1)
         count = moves_now.sum(dtype=jnp.int32)
@@ -108,10 +111,14 @@ def make(seed: Array, moves: Array, kinds: Array, largest: Array) -> Puzzle:
         made = k < moves
         symbols = jnp.where(made, apply(symbols, move), symbols)
         plan = jnp.where(made & (np.arange(BREAKS) == moves - 1 - k)[:, None], back[None, :], plan)
-        return symbols, plan, whole & (~made | (count > 0))
+        place = np.arange(M, dtype=np.int32)
+        gave, got = gave | (place == source), got | (place == target)
+        return symbols, plan, gave, got, whole & (~made | (count > 0))
 
-    start = symbols, jnp.zeros((BREAKS, 4), jnp.int32), jnp.bool_(True)
-    return Puzzle(*lax.fori_loop(0, BREAKS, disturb, start))
+    none = jnp.zeros(M, bool)
+    start = symbols, jnp.zeros((BREAKS, 4), jnp.int32), none, none, jnp.bool_(True)
+    symbols, plan, _, _, whole = lax.fori_loop(0, BREAKS, disturb, start)
+    return Puzzle(symbols, plan, whole)
 
 
 def apply(symbols: Array, move: Array) -> Array:
@@ -156,7 +163,7 @@ def bank() -> np.ndarray:
 def pick(key: Array, setting: Array) -> Array:
     """i32[]: a random good number for one of `SETTINGS`."""
     start = jax.random.randint(key, (), 0, SEEDS, jnp.int32)
-    number = (start + np.arange(64, dtype=np.int32)) % SEEDS
+    number = (start + np.arange(WINDOW, dtype=np.int32)) % SEEDS
     good = jnp.asarray(bank())[setting, number // 32] >> (number % 32).astype(jnp.uint32) & 1
     return number[jnp.argmax(good)]
 

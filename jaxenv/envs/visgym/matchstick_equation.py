@@ -23,7 +23,7 @@ from jaxenv.gen.matchstick_equation import (
 from jaxenv.sprites import Canvas, glyph, string
 
 MOVE, UNDO, STOP = range(3)  # the first value of an action
-PAPER, WOOD, HEAD, INK = (255, 255, 255), (214, 164, 96), (200, 40, 30), (60, 66, 84)
+PAPER, WOOD, HEAD, INK = (255, 255, 255), (188, 128, 58), (200, 40, 30), (60, 66, 84)
 
 
 @struct.dataclass
@@ -185,7 +185,7 @@ def _paint(side: int) -> np.ndarray:
         canvas = Canvas(2 * side, PAPER)  # of which the left half is the symbol
         for segment in segments:
             x0, y0, x1, y1 = _STICKS[segment]
-            canvas.line(x0, y0, x1, y1, 0.07, WOOD)
+            canvas.line(x0, y0, x1, y1, max(0.07, 0.7 / side), WOOD)
             if side >= 12:
                 canvas.disc(x0, y0, 0.05, HEAD)
         whole = canvas.done()[:, :side]
