@@ -98,8 +98,9 @@ def make(seed: Array, moves: Array, kinds: Array, largest: Array) -> Puzzle:
         gives, receives = jnp.asarray(_GIVES)[symbols], jnp.asarray(_RECEIVES)[symbols]
         give = jnp.take_along_axis(jnp.asarray(GIVE)[symbols], gives, axis=1) != ABSENT
         receive = jnp.take_along_axis(jnp.asarray(RECEIVE)[symbols], receives, axis=1) != ABSENT
-        # A match laid on what gave one before, or the reverse, could save a move.
-        give, receive = give & ~got[:, None], receive & ~gave[:, None]
+        # A match laid on what gave one before, or the reverse, saves a move: of three moves that is too likely.
+        give = give & ~((moves > 2) & got)[:, None]
+        receive = receive & ~((moves > 2) & gave)[:, None]
         apart = ~np.eye(M, dtype=bool)[:, None, :, None]
         moves_now = (give[:, :, None, None] & receive[None, None, :, :] & apart).reshape(-1)
         count = moves_now.sum(dtype=jnp.int32)

@@ -50,20 +50,18 @@ class MatchstickEquation(Env[State]):
     source = ("VisGym matchstick_equation",)
     horizon = 4 * (BREAKS + 1)
     question = (
-        "The equation in the picture is laid with matches and false at first. Make it true by moving matches. "
-        "Symbols are numbered from 0 at the left, as below them. Segments of digits are 0 top, 1 upper right, 2 "
-        "lower right, 3 bottom, 4 lower left, 5 upper left, 6 middle; of minus 6; of plus 6 across and 7 upright; "
-        "of times 9 rising and 8 falling; of the slash of a division 9; of the equals sign 11 and 12. "
-        "'move a s b t' takes segment s of symbol a and lays it as segment t of symbol b; 'undo' takes the last "
-        "move back; 'stop' hands the equation in."
+        "The equation in the picture is laid with matches and false. Make it true by moving matches. Symbols are "
+        "numbered from 0, as below them. Segments of a digit: 0 top, 1 upper right, 2 lower right, 3 bottom, 4 lower "
+        "left, 5 upper left, 6 middle; of minus 6, of plus 6 and upright 7, of times 8 falling and 9 rising, of the "
+        "division slash 9. 'move a s b t' takes segment s of symbol a and lays it as segment t of symbol b, 'undo' "
+        "takes the last move back, 'stop' hands the equation in."
     )
     rules = (
-        "A move takes a match from one symbol to another one, never within a symbol, and both must be "
-        "symbols afterwards: 6 may give to become 5, 7 1, 8 0 or 6 or 9, 9 3 or 5, plus minus, times a slash, and "
-        "each may receive to become the former. Any other move is illegal, as is one too many or an undo without "
-        "a move; it changes nothing and uses up an action. Times and division come before plus and minus, values "
-        "are exact, numbers may begin with 0, and division by zero is never true. 'stop' ends the episode with "
-        "full reward if both sides are equal, else without."
+        "A match goes from one symbol to another one, and both must be symbols afterwards: 6 gives to be 5, 7 1, 8 0 "
+        "or 6 or 9, 9 3 or 5, plus minus, times a slash; receiving is the reverse. Any other move, one too many and "
+        "an undo of nothing are illegal, change nothing and use up an action. Times and division come first, values "
+        "are exact, numbers may begin with 0, division by zero is not true. 'stop' ends the episode with full "
+        "reward if both sides are equal, else without."
     )
     answer = Command("move", 4, 0, PLACES - 1, ("undo", "stop"), "a move, undo or stop", "move 0 6 2 0")
     levels = dict(
@@ -129,34 +127,33 @@ class MatchstickEquation(Env[State]):
         return M if kinds == 5 else 9 if largest > 9 else 6
 
     def text_question(self, state: State) -> Array:
-        left = text.num(state.allowed - state.moved, 1)
         return text.join(
-            text.lit(self.question), text.lit(" Matches that may be moved at a time: "), text.num(state.allowed, 1),
-            text.lit("; moved now: "), text.num(state.moved, 1), text.lit(", left: "), left, text.lit("."),
+            text.lit(self.question), text.lit(" Moves at a time: "), text.num(state.allowed, 1),
+            text.lit(", left: "), text.num(state.allowed - state.moved, 1), text.lit("."),
         )  # fmt: skip
 
     def text_obs(self, state: State) -> Array:
         spaced = [s if s.isdigit() else f" {s} " for s in SYMBOLS] + [""]
-        lists = [f"{s} ({' '.join(map(str, x))})" for s, x in zip(SYMBOLS, SEGMENTS)] + [""]
         place = np.arange(M, dtype=np.int32)
-        each = text.join(text.num(place, 2), text.lit(": "), text.choose(state.symbols, lists))
+        each = text.join(
+            text.num(place, 2), text.lit(":"), jnp.asarray(text.lit(SYMBOLS + " "))[state.symbols][:, None]
+        )
         return text.join(
             text.lit("moves left: "), text.num(state.allowed - state.moved, 1), text.lit("\n"),
             text.choose(state.symbols, spaced).reshape(-1),
-            text.lit("\nnumber: symbol (segments)\n"), text.items(each, place < _length(state), "\n"),
+            text.lit("\nnumbered "), text.items(each, place < _length(state), " "),
         )  # fmt: skip
 
     def text_state(self, state: State) -> Array:
         return text.join(
-            text.lit("as symbol/segment: change; can give "), _changes(state.symbols, GIVE),
+            text.lit("number/segment: change; can give "), _changes(state.symbols, GIVE),
             text.lit("; can receive "), _changes(state.symbols, RECEIVE),
-            text.lit("; moves left: "), text.num(state.allowed - state.moved, 1),
         )  # fmt: skip
 
     def text_hint(self, state: State) -> Array:
         return text.lit(
-            "Symbols that differ by one match: 1 7, 3 9, 5 6, 5 9, 0 8, 6 8, 9 8, minus plus, slash times. One gives "
-            "and another one receives in each move; work out what the two changes do to both sides."
+            "In each move one symbol gives and another one receives. Work out how much too large the left side is, "
+            "and which two changes make up for it."
         )
 
 
