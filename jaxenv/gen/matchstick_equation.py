@@ -13,6 +13,8 @@ import numpy as np
 from flax import struct
 from jax import Array, lax
 
+from jaxenv.gen.choice import pick
+
 BANK = Path(__file__).with_suffix(".npy")
 SEEDS = 1 << 18
 WINDOW = 64  # of so many numbers in a row at least one is good
@@ -161,12 +163,13 @@ def bank() -> np.ndarray:
     return np.load(BANK)
 
 
-def pick(key: Array, setting: Array) -> Array:
-    """i32[]: a random good number for one of `SETTINGS`."""
-    start = jax.random.randint(key, (), 0, SEEDS, jnp.int32)
+def draw(key: Array, setting: Array) -> Array:
+    """i32[]: a random good number for one of `SETTINGS`, all about equally likely."""
+    k_start, k_place = jax.random.split(key)
+    start = jax.random.randint(k_start, (), 0, SEEDS, jnp.int32)
     number = (start + np.arange(WINDOW, dtype=np.int32)) % SEEDS
     good = jnp.asarray(bank())[setting, number // 32] >> (number % 32).astype(jnp.uint32) & 1
-    return number[jnp.argmax(good)]
+    return number[pick(k_place, good == 1)]
 
 
 def _noise(seed: Array) -> Array:

@@ -73,7 +73,7 @@ class MatchstickEquation(Env[State]):
     def reset(self, key: Array, scale) -> State:
         settings = np.asarray(matches.SETTINGS, np.int32)
         wanted = jnp.stack([scale["moves"], scale["kinds"], scale["largest"]])
-        seed = matches.pick(key, jnp.argmax((settings == wanted[None, :]).all(axis=1)))
+        seed = matches.draw(key, jnp.argmax((settings == wanted[None, :]).all(axis=1)))
         puzzle = matches.make(seed, scale["moves"], scale["kinds"], scale["largest"])
         nothing = jnp.zeros((BREAKS, 4), jnp.int32)
         return State(puzzle.symbols, scale["moves"], jnp.int32(0), nothing, puzzle.plan)
