@@ -39,11 +39,11 @@ class MatchstickEquation(Env[State]):
     """VisGym's task; a true equation is broken by legal moves, so that the same moves backwards repair it.
 
     The equations come from numbers in a bank (`scripts/make_matchstick_equation.py`) of which a search has shown
-    that fewer moves are not enough (`enforce_min_distance`); any true equation is right. Numbers may be up to 99,
-    sums, products and dividends larger. Differences: 05 counts as 5 (upstream it is an error, but 00 is not);
-    symbols are numbered in the picture and segments in the question; upstream's 1000 steps, or 20, are four for
-    each move and for `stop`. The return is 1 for `stop` at a true equation, else 0. It is also the normalised
-    return: no random play of note gets there.
+    that fewer moves are not enough (`enforce_min_distance`); any true equation is right. Level 0 has 752 of them.
+    Numbers may be up to 99, sums, products and dividends larger. Differences: 05 counts as 5 (upstream it is an
+    error, but 00 is not); symbols are numbered in the picture and segments in the question; upstream's 1000
+    steps, or 20, are four for each move and for `stop`. The return is 1 for `stop` at a true equation, else 0; it
+    is also the normalised return.
     """
 
     category = "visgym"
