@@ -76,15 +76,15 @@ class TexasHoldem(Env[State]):
         first = jax.random.bernoulli(k_seat)  # the agent has put in one chip and acts first
         small, zero, none = first.astype(jnp.int32), jnp.int32(0), jnp.int32(NONE)
         state = State(cards, zero, 2 - small, 1 + small, zero, zero, none, none, jnp.bool_(False))
-        return where(first, state, _act(state, False, _reply(k_first, state)))
+        return where(first, state, act(state, False, _reply(k_first, state)))
 
     def step(self, key: Array, state: State, action: Array):
         valid = (action[0] >= 0) & (action[0] <= RAISE)
-        valid &= _legal(state, True)[jnp.clip(action[0], 0, RAISE)]
-        after = _act(state, True, action[0])
-        then = where(after.over, after, _act(after, False, _reply(key, after)))
+        valid &= legal(state, True)[jnp.clip(action[0], 0, RAISE)]
+        after = act(state, True, action[0])
+        then = where(after.over, after, act(after, False, _reply(key, after)))
         then = where(valid, then, state)
-        reward = jnp.where(then.over, jnp.asarray(_RETURNS)[MOST + _net(then)], 0.0)
+        reward = jnp.where(then.over, jnp.asarray(_RETURNS)[MOST + net(then)], 0.0)
         return then, outcome(reward, then.over, valid)
 
     def solve(self, state: State) -> Array:
@@ -144,7 +144,7 @@ class TexasHoldem(Env[State]):
         names[names == ord(" ")] = 0
         return text.join(
             text.choose(state.round, ROUNDS), text.lit("; you may "),
-            text.items(jnp.asarray(names), _legal(state, True)),
+            text.items(jnp.asarray(names), legal(state, True)),
             text.when(behind > 0, price), text.lit("; you hold "), text.choose(holdem.kind(best), holdem.HANDS),
         )  # fmt: skip
 
@@ -160,7 +160,7 @@ _GREEN = (24, 110, 68)
 _RETURNS = (np.arange(2 * MOST + 1) / (2 * MOST)).astype(np.float32)
 
 
-def _legal(state: State, agent: bool) -> Array:
+def legal(state: State, agent: bool) -> Array:
     """bool[4]: the actions of a side."""
     behind = _behind(state, agent)
     return jnp.stack([jnp.bool_(True), behind <= 0, behind > 0, state.raises < RAISES])
@@ -171,7 +171,7 @@ def _behind(state: State, agent: bool) -> Array:
     return state.theirs - state.mine if agent else state.mine - state.theirs
 
 
-def _act(state: State, agent: bool, action: Array) -> State:
+def act(state: State, agent: bool, action: Array) -> State:
     """A legal action of the agent or the opponent."""
     size = jnp.where(state.round < 2, 2, 4)
     raised = action == RAISE
@@ -215,7 +215,7 @@ def _reply(key: Array, state: State) -> Array:
     return _choose(state, False, jnp.maximum(chance, 0), threshold, jnp.bool_(False))
 
 
-def _net(state: State) -> Array:
+def net(state: State) -> Array:
     """i32[]: chips the agent has won in a hand that is over."""
     every = np.ones(9, bool)
     mine, theirs = (
