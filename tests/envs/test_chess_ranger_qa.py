@@ -218,17 +218,20 @@ def test_hand_set_boards(pieces, question, asked, right):
         assert earned(s, wrong).ret == (wrong == right)
 
 
-def test_captures_that_keep_the_board_solvable():
-    """Only if the rook goes first along the rank can it return: a knight that moves away is out of reach."""
-    pieces = "Ra1 Nb3 Pa4 Qd4"
-    board = {"a1": "rook", "b3": "knight", "a4": "pawn", "d4": "queen"}
-    moves = sorted(captures(board))
-    places = {"a1": 0, "b3": 1, "a4": 2, "d4": 3}
-    options = [(places[a], places[b]) for a, b in moves][:4]
+@pytest.mark.parametrize(
+    "pieces, options, right",
+    [
+        # The king takes both pawns; after the pawn's capture nothing reaches anything.
+        ("Ka1 Pb2 Pc3", [(0, 1), (1, 2)], "A"),
+        ("Ka1 Pb2 Pc3", [(1, 2), (0, 1)], "B"),
+        # Whoever takes, the rook or the queen or the knight can finish.
+        ("Ra1 Nb3 Pa4 Qd4", [(0, 2), (1, 0), (1, 3), (3, 0)], "ABCD"),
+    ],
+)
+def test_captures_that_keep_the_board_solvable(pieces, options, right):
     s = state(pieces, KEEP, 0, options)
-    right = [x for x, good in zip("ABCD", s.good) if good]
-    assert right
-    assert ENV.answer.format(np.asarray(SOLVE(s))) == "".join(right)
+    assert ENV.answer.format(np.asarray(SOLVE(s))) == right
+    assert earned(s, right).ret == 1
 
 
 def test_any_order_of_letters_is_right_and_nothing_else():
