@@ -214,7 +214,7 @@ def test_every_step_follows_the_betting_rules(games):
                 want = 0
                 if table.over:
                     lead = (
-                        (best(state, 0) > best(state, 2)) - (best(state, 0) < best(state, 2))
+                        int(best(state, 0) > best(state, 2)) - int(best(state, 0) < best(state, 2))
                         if table.folded is None
                         else 2 * table.folded - 1
                     )
