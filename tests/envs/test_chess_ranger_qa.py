@@ -117,7 +117,8 @@ def state(pieces: str, question: int, asked: int = 0, options=()) -> State:
         kind[k] = "PNBRQK".index(name[0])
     board = {n[1:]: KINDS["PNBRQK".index(n[0])] for n in names}
     pairs = np.zeros((4, 2), np.int32)
-    pairs[: len(options)] = options
+    if options:
+        pairs[: len(options)] = options
     good = np.zeros(4, bool)
     good[: len(options)] = [solvable(after(board, (names[a][1:], names[b][1:]))) for a, b in options]
     return State(square, kind, np.int32(question), np.int32(asked), pairs, good)

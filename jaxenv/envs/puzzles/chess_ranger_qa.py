@@ -135,7 +135,9 @@ class ChessRangerQA(Env[State]):
         valid = jnp.stack(shapes)[state.question]
         chosen = (action[None, :] == np.arange(OPTIONS, dtype=np.int32)[:, None]).sum(axis=1)
         right = jnp.where(
-            state.question == KEEP, jnp.all(chosen == state.good), jnp.all(action == self.solve(state))
+            state.question == KEEP,
+            jnp.all(chosen == state.good.astype(jnp.int32)),
+            jnp.all(action == self.solve(state)),
         )
         return state, outcome(valid & right, True, valid)
 
@@ -208,7 +210,7 @@ def _legal(state: State) -> Array:
         (dr == -1) & (jnp.abs(dc) == 1), jnp.abs(dr * dc) == 2, diagonal & free, straight & free,
         (diagonal | straight) & free, far == 1,
     ]  # fmt: skip
-    can = sum((kind == k) & move for k, move in enumerate(moves)) > 0
+    can = jnp.any(jnp.stack([(kind == k) & move for k, move in enumerate(moves)]), axis=0)
     return can & (far > 0) & present[:, None] & present[None, :]
 
 
