@@ -16,7 +16,7 @@ from jax import Array, lax
 from jaxenv.gen.choice import pick
 
 BANK = Path(__file__).with_suffix(".npy")
-SEEDS = 1 << 18
+SEEDS = 1 << 19
 WINDOW = 64  # of so many numbers in a row at least one is good
 SYMBOLS = "0123456789+-*/="
 PLUS, MINUS, TIMES, OVER, EQUALS, ABSENT = range(10, 16)
@@ -57,6 +57,10 @@ _GIVES, _RECEIVES = (
     np.argsort(table == ABSENT, axis=1, kind="stable")[:, :k].astype(np.int32)
     for table, k in ((GIVE, _GIVEN), (RECEIVE, _TAKEN))
 )  # segments, by symbol; those that do nothing last
+# Of sixteen equations; quotients are few, so that they are drawn less often.
+_SHARES = np.zeros((6, 16), np.int32)
+for _kinds, _share in {2: (8, 8), 4: (5, 5, 4, 2), 5: (3, 3, 3, 1, 6)}.items():
+    _SHARES[_kinds] = np.repeat(np.arange(_kinds), _share)
 
 
 @struct.dataclass
@@ -74,7 +78,8 @@ def make(seed: Array, moves: Array, kinds: Array, largest: Array) -> Puzzle:
         largest: bound of the numbers; sums and products may be larger, one factor is below 10.
     """
     noise = _noise(seed)
-    kind, a, b = (noise[0] % kinds, noise[1] % (largest + 1), noise[2] % (largest + 1))
+    kind = jnp.asarray(_SHARES)[kinds, noise[0] % 16]
+    a, b = noise[1] % (largest + 1), noise[2] % (largest + 1)
     few, many, swap = 2 + noise[3] % 8, 1 + noise[4] % largest, noise[5] % 2 == 1
     few, many = jnp.where(swap, many, few), jnp.where(swap, few, many)
     product, missing = few * many, jnp.int32(-1)
