@@ -17,8 +17,8 @@ What could not be annotated, and why, stands in `failures.jsonl`; the other line
 import base64
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -28,8 +28,7 @@ import tyro
 from tqdm import tqdm
 
 from aes import offline
-from aes.collect import identity, load
-from aes.files import alone, write_lines
+from aes.files import alone, identity, load, write_lines
 from aes.llm import (
     Chat,
     Endpoint,
@@ -395,6 +394,8 @@ def annotate_one(
             return Failure("no answer", str(error), asked)
         except OverBudget as error:
             return Failure("budget", str(error), asked)
+        except Refused as error:
+            return Failure("stopped", str(error), asked)
         try:
             return read_annotation(answer.text, trajectory, specific, settings)
         except Invalid as error:
@@ -432,51 +433,52 @@ def annotate_llm(
     """
     with alone(folder, "annotate"):
         chat = Chat(endpoint, Store(folder / ANSWERS), settings.budget)
-        specific = specific_words({t["env"] for t in trajectories})
-        alike = _alike(trajectories, chat, settings, folder)
-        results: dict[str, dict | Failure] = {}
-        stop: Refused | None = None
-        with ThreadPoolExecutor(endpoint.workers) as pool:
-            futures = {
-                pool.submit(annotate_one, rows[0], chat, specific, settings, folder): key
-                for key, rows in alike.items()
-            }
-            try:
-                for future in tqdm(
-                    as_completed(futures), "annotate", len(futures), unit="trajectory", disable=not progress
-                ):
-                    try:
-                        results[futures[future]] = future.result()
-                    except CancelledError:
-                        pass
-                    except Refused as error:
-                        stop = stop or error
-                        pool.shutdown(wait=False, cancel_futures=True)  # those on their way are awaited
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
-    keys = {identity(row): key for key, rows in alike.items() for row in rows}
+        try:
+            results = _ask_all(trajectories, chat, settings, folder, progress)
+        finally:
+            chat.close()
     done, failed = [], []
-    for trajectory in trajectories:
-        result = results.get(keys[identity(trajectory)], Failure("stopped", str(stop), 0))
+    for trajectory, result in zip(trajectories, results):
         if isinstance(result, Failure):
             failed.append(result.row(trajectory))
         else:
             done.append(line(trajectory, endpoint.model, result))
-    if stop is not None and not done:
-        raise stop
+    if chat.stopped is not None and not done:
+        raise chat.stopped
     chat.counts["tokens"] = chat.budget.spent
     return done, failed, chat.counts
 
 
+def _ask_all(
+    trajectories: Sequence[dict], chat: Chat, settings: Settings, folder: Path, progress: bool
+) -> list[dict | Failure]:
+    """One result per trajectory, from as many threads as the endpoint allows."""
+    specific = specific_words({t["env"] for t in trajectories})
+    alike = _alike(trajectories, chat, settings, folder)
+    results: dict[int, dict | Failure] = {}
+    with ThreadPoolExecutor(chat.endpoint.workers) as pool:
+        futures = {
+            pool.submit(annotate_one, trajectories[rows[0]], chat, specific, settings, folder): rows
+            for rows in alike.values()
+        }
+        finished = as_completed(futures)
+        try:
+            for future in tqdm(finished, "annotate", len(futures), unit="trajectory", disable=not progress):
+                results |= dict.fromkeys(futures[future], future.result())
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)  # those on their way are awaited, and stored
+            raise
+    return [results[row] for row in range(len(trajectories))]
+
+
 def _alike(
-    trajectories: Iterable[dict], chat: Chat, settings: Settings, folder: Path
-) -> dict[str, list[dict]]:
-    """Trajectories by what the model is told of them: those with equal requests are annotated once."""
-    alike: dict[str, list[dict]] = {}
-    for trajectory in trajectories:
+    trajectories: Sequence[dict], chat: Chat, settings: Settings, folder: Path
+) -> dict[str, list[int]]:
+    """Rows of trajectories by what the model is told of them: those with equal requests are annotated once."""
+    alike: dict[str, list[int]] = {}
+    for row, trajectory in enumerate(trajectories):
         body = chat.request(messages(trajectory, settings, folder), SCHEMA)
-        alike.setdefault(request_key(body), []).append(trajectory)
+        alike.setdefault(request_key(body), []).append(row)
     return alike
 
 
@@ -503,9 +505,9 @@ def plan(folder: Path, trajectories: Sequence[dict], endpoint: Endpoint, setting
     prompt, asks = 0, 0
     for rows in alike.values():
         try:
-            annotate_one(rows[0], chat, specific, settings, folder)
+            annotate_one(trajectories[rows[0]], chat, specific, settings, folder)
         except NotStored:
-            body = chat.request(messages(rows[0], settings, folder), SCHEMA)
+            body = chat.request(messages(trajectories[rows[0]], settings, folder), SCHEMA)
             prompt, asks = prompt + prompt_size(body, 4, endpoint.picture_tokens), asks + 1
     completion = asks * ANSWER_TOKENS
     return (

@@ -29,7 +29,7 @@ from PIL import Image
 from tqdm import tqdm
 
 import jaxenv
-from aes.files import alone, append_lines, read_lines, write_whole
+from aes.files import TRAJECTORIES, alone, append_lines, identity, load, read_lines, write_whole
 from agents import hf, policy
 from agents.policy import Generator, JaxGenerator, Shapes
 from agents.prompts import PromptWriter, image_tokens
@@ -39,7 +39,7 @@ from jaxenv import MixedBatch, codec
 from jaxenv.batch import Group
 from jaxenv.harness import LEVELS, Modality
 
-TRAJECTORIES, SETTINGS = "trajectories.jsonl", "collect.json"
+SETTINGS = "collect.json"
 
 
 @dataclass(frozen=True)
@@ -247,11 +247,6 @@ class _Gallery:
         return name
 
 
-def identity(row: Mapping) -> tuple[str, str, int, int]:
-    """What tells a trajectory, or its annotation, from all others of a folder."""
-    return row["env"], row["policy"], row["instance"], row["trajectory"]
-
-
 def collect(
     folder: Path,
     envs: Sequence[str],
@@ -303,11 +298,6 @@ def _check_settings(folder: Path, settings: Settings) -> None:
     ]
     if changed:
         raise ValueError(f"{folder} holds trajectories of other settings: {'; '.join(changed)}")
-
-
-def load(folder: Path) -> list[dict]:
-    """All trajectories of a folder."""
-    return read_lines(folder / TRAJECTORIES)
 
 
 def plan(

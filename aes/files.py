@@ -7,6 +7,8 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+TRAJECTORIES = "trajectories.jsonl"  # what `aes.collect` writes
+
 
 def read_lines(file: Path) -> list[dict]:
     """Every whole line of a JSONL file; none if there is no file. A last line that was cut off is left out."""
@@ -57,3 +59,13 @@ def alone(folder: Path, stage: str) -> Iterator[None]:
         except BlockingIOError:
             raise RuntimeError(f"another {stage} works in {folder}") from None
         yield
+
+
+def identity(row: dict) -> tuple[str, str, int, int]:
+    """What tells a trajectory, or its annotation, from all others of a folder."""
+    return row["env"], row["policy"], row["instance"], row["trajectory"]
+
+
+def load(folder: Path) -> list[dict]:
+    """All trajectories of a folder."""
+    return read_lines(folder / TRAJECTORIES)

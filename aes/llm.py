@@ -119,6 +119,7 @@ class Chat:
         self.budget = Budget(budget, store.tokens)
         self.counts: Counter[str] = Counter()  # asked, stored, and each kind of fault
         self._lock, self._locks = threading.Lock(), {}
+        self.stopped: Refused | None = None  # nothing is asked any more
         self._silent = 0  # requests in a row that stayed without an answer
         self._client = None if offline else self._connect()
 
@@ -131,6 +132,10 @@ class Chat:
         return openai.OpenAI(
             api_key=key, base_url=self.endpoint.base_url, timeout=self.endpoint.timeout, max_retries=0
         )
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.close()
 
     def request(self, messages: list[dict], schema: dict) -> dict[str, Any]:
         """The body of a request."""
@@ -168,6 +173,9 @@ class Chat:
                 answer = self._send(body, key)
                 spent = answer.tokens
                 self.store.put(key, answer)
+            except Refused as error:
+                self.stopped = error
+                raise
             finally:
                 self.budget.settle(most, spent)
             return answer
@@ -178,6 +186,8 @@ class Chat:
 
     def _send(self, body: dict[str, Any], key: str) -> Answer:
         for attempt in range(self.endpoint.retries + 1):
+            if self.stopped is not None:
+                raise self.stopped
             if self._silent >= max(3, self.endpoint.workers):
                 raise Refused(
                     f"no answer to {self._silent} requests in a row: {self.endpoint.base_url} seems down"

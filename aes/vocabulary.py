@@ -62,13 +62,13 @@ def _words(text: str) -> frozenset[str]:
 VERBS = _words(
     """
     adapt add adjust aggregate align allocate analyse analyze apply approach assemble assign attempt avoid backtrack
-    balance bound build calculate check choose classify collect combine compare complete compose compute confirm
+    balance bound build calculate carry check choose classify collect combine compare complete compose compute confirm
     connect construct convert coordinate correct count cover decode decompose deduce derive detect determine
     discriminate distinguish divide eliminate encode enforce enumerate estimate evaluate exclude execute exploit
     explore extend extract filter find follow format generate group handle identify imagine infer integrate interpret
     isolate iterate judge label link list locate manage manipulate map mark match maximise maximize measure meet merge
     minimise minimize model monitor move navigate normalise normalize open optimise optimize order organise organize
-    parse partition perform pick place predict propagate prune rank read recall recognise recognize recombine record
+    parse partition perform pick place predict propagate prune pull push rank read recall recognise recognize recombine record
     recover reconstruct refine reflect register repeat replan represent resolve restore retain retrieve retry reverse
     revise rotate scan search segment select separate sequence simulate solve sort specify split store substitute
     summarise summarize switch test trace track transcribe transform translate traverse try undo update use validate
