@@ -72,7 +72,8 @@ class Look:
     """What is before a player: M episodes of one environment that wait for a reply."""
 
     mixed: MixedBatch
-    groups: list[Group]
+    groups: list[Group]  # these episodes among others
+    rows: np.ndarray  # i32[M]: where in `groups`
     prompts: list[str]
     pictures: np.ndarray | None  # u8[M, R, R, 3]
     keys: Array  # [M], each from seed, environment, policy, instance, trajectory and turn alone
@@ -88,7 +89,8 @@ class Player(Protocol):
 
 def oracle(look: Look) -> Sequence[str]:
     """The environment's own `solve`."""
-    return look.mixed.solve(look.groups)
+    replies = look.mixed.solve(look.groups)
+    return [replies[row] for row in look.rows]
 
 
 def random(look: Look) -> Sequence[str]:
@@ -174,10 +176,12 @@ def play(
     while not done.all():
         active = np.flatnonzero(~done)
         env_keys, player_keys = _turn_keys(keys, jnp.int32(turn))
-        some = mixed.select(groups, active)
-        prompts = mixed.prompts(some, shown)
-        pictures = mixed.render(some) if mixed.modality == "picture" else None
-        look = Look(mixed, some, prompts, pictures, player_keys[active], jax.random.fold_in(unit, turn))
+        # Finished episodes are drawn and asked for as well: one batch size, one compile.
+        texts = mixed.prompts(groups, shown)
+        prompts = [texts[row] for row in active]
+        pictures = mixed.render(groups)[active] if mixed.modality == "picture" else None
+        player_key = jax.random.fold_in(unit, turn)
+        look = Look(mixed, groups, active, prompts, pictures, player_keys[active], player_key)
         written = list(player(look))
         if len(written) != len(active):
             raise ValueError(f"policy {name} wrote {len(written)} replies to {len(active)} prompts")

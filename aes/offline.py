@@ -163,7 +163,7 @@ def annotate(trajectory: dict, successes: Sequence[dict] = (), settings: Setting
     pairs = [(a["core"], b["core"]) for a, b in pairwise(segments) if a["core"] != b["core"]]
     return {
         "segments": segments,
-        "failure_modes": _failures(trajectory, segments),
+        "failure_modes": [] if trajectory["success"] else _failures(trajectory, segments, several),
         "graph": {"nodes": cores, "edges": [list(pair) for pair in dict.fromkeys(pairs)]},
         "tags": ["interaction" if several else "single answer"],
     }
@@ -188,17 +188,15 @@ def _merge(steps: list[_Step]) -> list[dict]:
     return segments
 
 
-def _failures(trajectory: dict, segments: list[dict]) -> list[str]:
-    if trajectory["success"]:
-        return []
+def _failures(trajectory: dict, segments: list[dict], several: bool) -> list[str]:
     turns = trajectory["turns"]
     named = {
         "unreadable answer": any(not t["action"] for t in turns),
         "illegal action": any(t["action"] and not t["valid"] for t in turns),
         "repeated a failed action": any(REPEAT in s["soft"] for s in segments),
-        "ran out of turns": trajectory["truncated"] and len(turns) > 1,
-        "ended by the rules without success": trajectory["terminated"] and len(turns) > 1,
-        "wrong answer": trajectory["terminated"] and len(turns) == 1 and turns[0]["valid"],
+        "ran out of turns": trajectory["truncated"] and several,
+        "ended by the rules without success": trajectory["terminated"] and several,
+        "wrong answer": trajectory["terminated"] and not several,
     }
     return [name for name, holds in named.items() if holds] or ["no success"]
 
@@ -321,7 +319,7 @@ def _words(text: str, label: str, table) -> str:
     for name, words in table:
         if name == label and (found := words.search(text)):
             return f"task: {found.group()!r}"
-    return "form of the answer" if text else "picture"
+    return "picture" if label == SCENE else "form of the answer"
 
 
 def _agreement(trajectory: dict, successes: Sequence[dict]) -> float:
@@ -371,6 +369,8 @@ def _play(trajectory: dict, successes: Sequence[dict], settings: Settings) -> li
             seen.add(after)
     if trajectory["success"]:
         steps.append(_Step(len(turns) - 1, GOAL, "the episode ended in success"))
+    elif trajectory["terminated"]:
+        steps[-1].outcome = "error"
     if turns[-1]["action"]:
         steps[-1].soft.append(FORMAT)
     return steps

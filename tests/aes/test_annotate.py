@@ -178,7 +178,7 @@ FAULTS = ("429", "500", "503", "hang", "cut", "prose", "schema", "spans", "coars
 
 
 class Server(ThreadingHTTPServer):
-    """An endpoint that fails a given share of requests, each request in an order of faults of its own."""
+    """An endpoint that fails a given share of requests, with every kind of fault in turn; it honours idempotency keys."""
 
     daemon_threads = True
 
@@ -186,7 +186,7 @@ class Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.faults, self.refuse = faults, refuse
         self.lock, self.over = threading.Lock(), threading.Event()
-        self.tries, self.paid, self.injected = Counter(), Counter(), Counter()
+        self.tries, self.injected, self.paid = Counter(), Counter(), set()
         self.tokens = self.busy = self.busiest = 0
         threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
 
@@ -197,7 +197,9 @@ class Server(ThreadingHTTPServer):
         with self.lock:
             self.tries[key] += 1
             rng = random.Random(f"{key} {self.tries[key]}")
-            kind = rng.choice(FAULTS) if rng.random() < self.faults else None
+            if rng.random() >= self.faults:
+                return None
+            kind = FAULTS[self.injected.total() % len(FAULTS)]
             self.injected[kind] += 1
             return kind
 
@@ -242,8 +244,9 @@ class Handler(BaseHTTPRequestHandler):
         if kind == "cut":
             return self.reply(200, completion, cut=True)
         with server.lock:
-            server.paid[key] += 1
-            server.tokens += usage["total_tokens"]
+            if key not in server.paid:  # else its answer did not arrive in time
+                server.paid.add(key)
+                server.tokens += usage["total_tokens"]
         return self.reply(200, completion)
 
     def reply(self, status, value, headers={}, cut=False):  # noqa: B006
@@ -291,8 +294,9 @@ def serve():
 
 
 def endpoint(server, **settings) -> Endpoint:
-    usual = {"timeout": 1.5, "retries": 12, "backoff": 0.001, "workers": 8, "max_tokens": 500}
-    return Endpoint("fake", f"http://127.0.0.1:{server.server_port}/v1", **{**usual, **settings})
+    url = f"http://127.0.0.1:{server.server_port}/v1"
+    usual = {"base_url": url, "timeout": 60, "retries": 12, "backoff": 0.001, "max_tokens": 500}
+    return Endpoint("fake", **{**usual, **settings})
 
 
 def many(count: int) -> list[dict]:
@@ -306,14 +310,16 @@ def many(count: int) -> list[dict]:
 
 
 def test_nothing_is_lost_and_nothing_billed_twice(tmp_path, serve):
-    server, rows = serve(faults=0.3), many(90)
+    server, rows = serve(faults=0.3), many(60)
     settings = Settings(asks=8)
-    done, failed, counts = annotate_llm(tmp_path, rows, endpoint(server), settings)
+    done, failed, counts = annotate_llm(tmp_path, rows, endpoint(server, timeout=4, workers=4), settings)
     assert failed == [] and [identity(row) for row in done] == [identity(row) for row in rows]
     assert all(row["annotator"] == "fake" and row["segments"][-1]["end"] == 3 for row in done)
     assert {kind for kind in FAULTS if server.injected[kind]} == set(FAULTS)
-    assert set(server.paid.values()) == {1} and len(server.paid) == counts["asked"] >= 89
-    assert counts["tokens"] == server.tokens and server.busiest > 1
+    assert len(server.paid) == counts["asked"] >= 59 and counts["tokens"] == server.tokens
+    # Every request was sent once, and again only after a fault on the way.
+    survived = {kind: n for kind, n in counts.items() if kind not in ("asked", "stored", "tokens")}
+    assert sum(server.tries.values()) == counts["asked"] + sum(survived.values()) and server.busiest > 1
     for kind in ("429", "500", "503"):
         assert counts[kind] == server.injected[kind]
     assert counts["timeout"] >= server.injected["hang"] and counts["broken"] >= server.injected["cut"]
@@ -321,12 +327,7 @@ def test_nothing_is_lost_and_nothing_billed_twice(tmp_path, serve):
     again, failed, counts = annotate_llm(
         tmp_path, rows, endpoint(server, base_url="http://127.0.0.1:9/v1"), settings
     )
-    assert (
-        again == done
-        and not failed
-        and counts["asked"] == 0
-        and len(server.paid) == sum(server.paid.values())
-    )
+    assert again == done and not failed and counts["asked"] == 0
 
 
 def test_a_crash_costs_no_answer_that_had_arrived(tmp_path, serve, monkeypatch):
@@ -345,14 +346,14 @@ def test_a_crash_costs_no_answer_that_had_arrived(tmp_path, serve, monkeypatch):
     with (tmp_path / annotate.ANSWERS).open("a") as file:
         file.write('{"key": "torn')  # the line that a kill cuts off
     done, failed, _ = annotate_llm(tmp_path, rows, endpoint(server), Settings())
-    assert len(done) == 20 and not failed and set(server.paid.values()) == {1} and len(server.paid) == 19
+    assert len(done) == 20 and not failed and sum(server.tries.values()) == len(server.tries) == 19
     with annotate.alone(tmp_path, "annotate"), pytest.raises(RuntimeError, match="another annotate"):
         annotate_llm(tmp_path, rows, endpoint(server), Settings())
 
 
 def test_the_budget_is_a_cap(tmp_path, serve):
     server, rows = serve(), many(12)
-    cap = 40_000
+    cap = 20_000
     done, failed, counts = annotate_llm(tmp_path, rows, endpoint(server), Settings(budget=cap))
     assert done and failed and len(done) + len(failed) == 12
     assert {row["reason"] for row in failed} == {"budget"} and counts["tokens"] == server.tokens <= cap
@@ -360,7 +361,7 @@ def test_the_budget_is_a_cap(tmp_path, serve):
     more, failed, _ = annotate_llm(tmp_path, rows, endpoint(server), Settings(budget=cap))
     assert server.tokens <= cap and len(more) + len(failed) == 12
     more, failed, _ = annotate_llm(tmp_path, rows, endpoint(server), Settings(budget=10 * cap))
-    assert len(more) == 12 and not failed and set(server.paid.values()) == {1}
+    assert len(more) == 12 and not failed and sum(server.tries.values()) == len(server.tries)
 
 
 def test_what_cannot_be_annotated_is_reported(tmp_path, serve, monkeypatch):
