@@ -76,7 +76,9 @@ class Look:
     rows: np.ndarray  # i32[M]: where in `groups`
     prompts: list[str]
     pictures: np.ndarray | None  # u8[M, R, R, 3]
-    keys: Array  # [M], each from seed, environment, policy, instance, trajectory and turn alone
+    bits: (
+        np.ndarray
+    )  # u32[M, 2]: key data from seed, environment, policy, instance, trajectory and turn alone
     key: Array  # of this turn of this environment and policy
 
 
@@ -96,7 +98,7 @@ def oracle(look: Look) -> Sequence[str]:
 def random(look: Look) -> Sequence[str]:
     """Uniformly random well-formed answers."""
     answer = look.groups[0].batch.env.answer
-    rngs = (np.random.default_rng(bits) for bits in np.asarray(jax.random.key_data(look.keys)))
+    rngs = map(np.random.default_rng, look.bits)
     return [codec.write(answer, answer.random(rng)) for rng in rngs]
 
 
@@ -152,9 +154,9 @@ def _episode_keys(key: Array, instances: int, trajectories: int) -> Array:
 
 @jax.jit
 def _turn_keys(keys: Array, turn: Array) -> tuple[Array, Array]:
-    """For the environment and for the player."""
+    """Keys for the environment and key data for the player."""
     both = jax.vmap(lambda k: jax.random.split(jax.random.fold_in(k, turn)))(keys)
-    return both[:, 0], both[:, 1]
+    return both[:, 0], jax.random.key_data(both[:, 1])
 
 
 def play(
@@ -175,13 +177,13 @@ def play(
     before = _states(mixed, groups)
     while not done.all():
         active = np.flatnonzero(~done)
-        env_keys, player_keys = _turn_keys(keys, jnp.int32(turn))
+        env_keys, bits = _turn_keys(keys, jnp.int32(turn))
         # Finished episodes are drawn and asked for as well: one batch size, one compile.
         texts = mixed.prompts(groups, shown)
         prompts = [texts[row] for row in active]
         pictures = mixed.render(groups)[active] if mixed.modality == "picture" else None
         player_key = jax.random.fold_in(unit, turn)
-        look = Look(mixed, groups, active, prompts, pictures, player_keys[active], player_key)
+        look = Look(mixed, groups, active, prompts, pictures, np.asarray(bits)[active], player_key)
         written = list(player(look))
         if len(written) != len(active):
             raise ValueError(f"policy {name} wrote {len(written)} replies to {len(active)} prompts")

@@ -196,7 +196,7 @@ def _failures(trajectory: dict, segments: list[dict], several: bool) -> list[str
         "repeated a failed action": any(REPEAT in s["soft"] for s in segments),
         "ran out of turns": trajectory["truncated"] and several,
         "ended by the rules without success": trajectory["terminated"] and several,
-        "wrong answer": trajectory["terminated"] and not several,
+        "wrong answer": trajectory["terminated"] and not several and bool(turns[0]["action"]),
     }
     return [name for name, holds in named.items() if holds] or ["no success"]
 
