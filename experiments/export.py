@@ -14,13 +14,18 @@ from experiments.configs import CLI, DEFAULT, Preset
 from experiments.setup import build
 
 
-def main(run_dir: Path, out: Path, experiment: Preset = DEFAULT, stage: str = "train") -> None:
+def main(
+    experiment: Preset = DEFAULT,
+    run_dir: Path = Path("runs/quickstart"),
+    out: Path = Path("model"),
+    stage: str = "train",
+) -> None:
     """Write config.json, model.safetensors and tokenizer.json.
 
     Args:
+        experiment: a preset with flags.
         run_dir: the run folder; its config must be `experiment`'s.
         out: the model folder, which is created.
-        experiment: a preset with flags.
         stage: which checkpoints of the run, `train` or `clone`.
     """
     folder = run_dir / "checkpoints" / stage
