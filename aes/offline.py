@@ -44,19 +44,19 @@ EXTRACTION = (
     (SEQUENCE, r"arrays?|sequences?|strips?|bars?|elements?"),
     (
         "extract_geometric_layout",
-        r"points?|coordinates?|rectangles?|triangles?|polygons?|circles?|outlines?|angles?",
+        r"points?|coordinates?|rectangles?|triangles|the triangle|polygons?|circles?|outlines?|angles?",
     ),
 )
 # What is done with it. The order is that of the segments.
 SOLVING = (
-    ("interpret_visual_question", r"answer the question"),
+    ("interpret_visual_question", r"answer the question|which (move|reply|cell|option|line|colou?r)"),
     ("compare_visual_attributes", r"blends?|shades?|hues?|brighter|darker|larger than|same colou?r"),
     ("infer_visual_transformation_rule", r"hidden rule|examples?|patterns?"),
     ("model_transition_or_operation_rule", r"stands? for|counts? its own|gives 1|takes \d+ from|means that"),
     (LEGAL, r"legal|possible moves?|allowed|may move"),
     ("evaluate_logic_expression", r"logic|xor|negates?|bits?|true|false"),
     ("simulate_rule_based_dynamics", r"slippery|gravity|each step|next state|generations?|number of moves|after \w+ (steps?|moves?)"),
-    (ADVERSARIAL, r"opponents?|two players?|players?|wins?|winning|your next (disc|piece|stone|card)|against"),
+    (ADVERSARIAL, r"opponents?|two players?|players?|wins?|winning|perfect play|turn of|your next (disc|piece|stone|card)|against"),
     (EXPLORE, r"part of an? \w+ in front of you|partial view|unseen|unknown|not yet seen"),
     (PATH, r"paths?|routes?|walk|go to|go through|reach(es)?|exit|shortest way"),
     ("solve_grid_propagation", r"nearest|neighbou?rs?|neighbou?ring|next to|share a side|same island|spreads?"),
@@ -268,7 +268,7 @@ def _form(answer: str | None, action: Sequence[int]) -> str | None:
     if "\n" in answer:
         return GRID
     words = set(re.findall(r"[a-z]+", answer.lower()))
-    if (words and words <= MOVES | set("udlrnsew")) or re.fullmatch(r"[UDLRNSEW]{2,}", answer):
+    if (words and words <= MOVES) or re.fullmatch(r"[UDLRNSEW]{2,}", answer):
         return PATH
     if re.fullmatch(r"-?\d+", answer):
         return ARITHMETIC
