@@ -525,3 +525,19 @@ def test_the_offline_annotator_knows_no_names_and_says_what_it_is():
 def test_every_label_of_the_tables_is_in_the_vocabulary():
     tables = (*offline.EXTRACTION, *offline.SOLVING, *offline.THINKING)
     assert {label for label, _ in tables} <= set(LABELS) and not COARSE_WORDS & set(PAPER)
+
+
+def test_the_prompts_own_examples_are_good():
+    found = [
+        json.loads(text)
+        for text in re.findall(r"Example answer:\n(\{.*?\})\n(?:\n|$)", annotate.SYSTEM, re.DOTALL)
+    ]
+    assert len(found) == 2
+    for value in found:
+        assert annotate._misfits(value, annotate.SCHEMA, "it") == [] == annotate._graph_complaints(value)
+        assert annotate._label_complaints(value["segments"], frozenset()) == []
+    bumped = trajectory(
+        [turn("<answer>forward</answer>", "a"), turn("<answer>forward</answer>", "b", changed=False),
+         turn("A wall. I go around it. <answer>left</answer>", "b")], success=False, truncated=True,
+    )  # fmt: skip
+    read_annotation(json.dumps(found[1]), bumped)
