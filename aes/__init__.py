@@ -1,0 +1,1 @@
+"""Ability-aware environment selection: from trajectories to a training set (paper Section 3)."""
