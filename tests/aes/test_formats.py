@@ -79,7 +79,7 @@ def test_duplicates_torn_lines_and_missing_files_are_refused(tmp_path):
     with pytest.raises(FormatError, match="again, first on line 1"):
         formats.read_annotations(file)
     file.write_text(json.dumps(GOOD)[:-9])
-    with pytest.raises(FormatError, match="annotations.jsonl:1"):
+    with pytest.raises(FormatError, match=r"annotations\.jsonl:1"):
         formats.read_annotations(file)
 
 
