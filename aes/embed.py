@@ -91,7 +91,7 @@ class Words:
 # Words that carry no meaning of their own in a verb phrase.
 STOP = frozenset(
     "a an all and any are as at be by each every for from in into is it its of on onto one or over that the their "
-    "them these this those through to under up using via was whether which with within".split()
+    "them these this those through to under up using via was whether which with within".split()  # noqa: SIM905
 )
 
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tyro
 
 
 class FormatError(ValueError):
@@ -367,3 +368,11 @@ def _check_keys(row: Any, need: Mapping[str, type]) -> None:
             raise ValueError(f"no {name!r}")
         if not isinstance(row[name], kind) or (kind is int and isinstance(row[name], bool)):
             raise ValueError(f"{name} must be {kind.__name__}, got {row[name]!r:.60}")
+
+
+def command(main, description: str | None) -> None:
+    """Run `main` from the command line; what is wrong with a file or a setting is one line, not a traceback."""
+    try:
+        tyro.cli(main, description=description, config=(tyro.conf.OmitArgPrefixes,))
+    except ValueError as error:
+        raise SystemExit(f"error: {error}") from None
