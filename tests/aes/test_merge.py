@@ -97,7 +97,7 @@ def test_four_of_forty_is_ten_percent():
         rows = [trajectory("a", i, "read map", *(["plan path"] if i < count else [])) for i in range(total)]
         same = {label: label for label in ("read map", "plan path")}
         assert not merge.profile(rows, same).dropped
-        assert merge.profile(rows[1:] + [trajectory("a", 99, "read map")], same).dropped == {
+        assert merge.profile([*rows[1:], trajectory("a", 99, "read map")], same).dropped == {
             "plan path": (count - 1) / total
         }
 
@@ -107,7 +107,7 @@ def test_environments_are_not_told_apart_by_name():
     renamed = [
         trajectory({"a": "z", "b": "c"}[r.env], r.trajectory, *(s.core for s in r.segments)) for r in rows
     ]
-    first, second = merge.merge(rows)[1].envs, merge.merge(renamed)[1].envs
+    first, second = merge.merge(rows, Words())[1].envs, merge.merge(renamed, Words())[1].envs
     assert (first["a"], first["b"]) == (second["z"], second["c"])
 
 
