@@ -160,6 +160,20 @@ class Profiles:
     envs: dict[str, Profile]
     made: dict[str, Any]
 
+    def without(self, held_out: Sequence[str]) -> list[str]:
+        """The other environments, candidates of a selection.
+
+        Raises:
+            ValueError: a held-out environment has no profile, or none is left.
+        """
+        unknown = sorted(set(held_out) - set(self.envs))
+        if unknown:
+            raise ValueError(f"held-out environments without a profile: {', '.join(unknown)}")
+        envs = [e for e in self.envs if e not in held_out]
+        if not envs:
+            raise ValueError("no candidates")
+        return envs
+
     def save(self, file: Path) -> None:
         envs = {
             env: {

@@ -169,12 +169,7 @@ def select(
     Raises:
         ValueError: an unknown name in `exclude`, no candidate, or a matrix that lacks one.
     """
-    unknown = sorted(set(exclude) - set(profiles.envs))
-    if unknown:
-        raise ValueError(f"excluded environments without a profile: {', '.join(unknown)}")
-    envs = [e for e in profiles.envs if e not in exclude]
-    if not envs:
-        raise ValueError("no candidates")
+    envs = profiles.without(exclude)
     rows = [profiles.envs[e] for e in envs]
     abilities = sorted({a for row in rows for a in (*row.core, *row.soft)})
     core = np.asarray([[a in row.core for a in abilities] for row in rows], bool).reshape(len(rows), -1)

@@ -127,7 +127,9 @@ def matrix(pool, **pairs):
 
 
 def chosen(pool, similar=None, cosine=None, settings=None, **more):
-    return select.select(pool, similar or matrix(pool), cosine or matrix(pool), settings or Settings(), **more)
+    return select.select(
+        pool, similar or matrix(pool), cosine or matrix(pool), settings or Settings(), **more
+    )
 
 
 def test_gain_by_hand():
