@@ -47,6 +47,7 @@ VERBS = {
     "manipulate": "manipulate grab take drop push pull toggle open close unlock place put rotate slide",
     "solve": "solve apply propagate resolve satisfy",
     "update": "update revise correct adjust retry recover repair undo",
+    "optimize": "optimize optimise maximize maximise minimize minimise",
     "track": "track remember maintain recall record",
     "report": "report format write state output answer submit give present summarize restate explain announce",
 }

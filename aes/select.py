@@ -30,6 +30,7 @@ from jax import Array
 from aes import formats
 from aes.formats import FormatError, Matrix, Pick, Profiles, Selection
 
+PAD = 32
 UNIT = 1_000_000  # gains are whole numbers of 1 / UNIT: equal gains are equal on every backend
 
 CoverageNorm = Literal["raw", "fraction_of_total"]
@@ -74,7 +75,7 @@ class Problem:
 
 @struct.dataclass
 class Steps:
-    """Of K possible steps, the terms of what was chosen; `env` is -1 after the last."""
+    """The K steps of a selection."""
 
     env: Array  # i32[K]
     coverage: Array  # i32[K]
@@ -115,10 +116,25 @@ def problem(
     )
 
 
-@partial(jax.jit, static_argnames=("most",))
-def greedy(p: Problem, most: int) -> Steps:
-    """At most `most` steps of the selection."""
-    p = jax.tree.map(jnp.asarray, p)
+def greedy(p: Problem) -> Steps:
+    """The selection of all that it takes, numpy arrays i32[K]."""
+    # Padded to a few sizes, each compiled once; an environment without core abilities is never a candidate.
+    envs, abilities = (-size % PAD for size in p.core.shape)
+    wide, square = ((0, envs), (0, abilities)), ((0, envs), (0, envs))
+    steps = _greedy(
+        Problem(
+            weight=np.pad(p.weight, wide),
+            core=np.pad(p.core, wide),
+            similar=np.pad(p.similar, square),
+            conflict=np.pad(p.conflict, square),
+        )
+    )
+    steps = jax.tree.map(np.asarray, steps)
+    return jax.tree.map(lambda x: x[: int((steps.env >= 0).sum())], steps)
+
+
+@jax.jit
+def _greedy(p: Problem) -> Steps:
     num_envs, num_abilities = p.weight.shape
     never = jnp.int32(jnp.iinfo(jnp.int32).min)
 
@@ -150,7 +166,7 @@ def greedy(p: Problem, most: int) -> Steps:
         jnp.zeros(num_envs, jnp.bool_), jnp.zeros(num_abilities, jnp.int32), jnp.zeros(num_abilities, jnp.bool_),
         jnp.zeros(num_envs, jnp.int32), jnp.zeros(num_envs, jnp.int32),
     )  # fmt: skip
-    return jax.lax.scan(step, start, length=most)[1]
+    return jax.lax.scan(step, start, length=num_envs)[1]
 
 
 def select(
@@ -176,16 +192,13 @@ def select(
     soft = np.asarray([[a in row.soft for a in abilities] for row in rows], bool).reshape(len(rows), -1)
     similar, cosines = similarity.of(envs), None if cosine is None else cosine.of(envs)
     p = problem(core, soft, similar, cosines, settings)
-    most = min(len(envs), settings.max_envs or len(envs))
-    steps = jax.tree.map(np.asarray, greedy(p, most))
+    steps = greedy(p)
 
     picks, chosen, done = [], [], np.zeros(len(abilities), bool)
     seen = np.zeros(len(abilities), bool)
     wanted = p.core.any(axis=0)
     names = np.asarray(abilities, object)
-    for i, env in enumerate(steps.env.tolist()):
-        if env < 0:
-            break
+    for i, env in enumerate(steps.env[: settings.max_envs].tolist()):
         terms = {name: int(getattr(steps, name)[i]) / UNIT for name in ("coverage", "redundancy", "conflict")}
         reason = {"gain": round(terms["coverage"] - terms["redundancy"] - terms["conflict"], 6), **terms}
         if chosen:

@@ -34,7 +34,9 @@ def tsne(squared: np.ndarray, perplexity: float = 30.0, steps: int = 750) -> np.
     _, axes = np.linalg.eigh(-centered @ squared @ centered / 2)
     y = axes[:, :-3:-1] * np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(n)])[:-3:-1]
     angle = 2 * np.pi * np.arange(n) / n
-    y = 1e-4 * (y / np.maximum(y.std(axis=0), 1e-12) + 1e-3 * np.stack([np.cos(angle), np.sin(angle)], axis=1))
+    y = 1e-4 * (
+        y / np.maximum(y.std(axis=0), 1e-12) + 1e-3 * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    )
     speed, gains = np.zeros_like(y), np.ones_like(y)
     rate = max(n / 48, 50.0)
     for step in range(steps):

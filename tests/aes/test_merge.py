@@ -42,6 +42,26 @@ def test_synonyms_join_and_other_verbs_stay_apart():
     assert len(cluster(counts, Words(), 0.9)) == 4  # only the same stems
 
 
+PAPER = """
+explore_unseen_area extract_grid_or_matrix_state extract_graph_or_relation_state manipulate_object
+solve_index_mapping_or_traversal solve_constraint_satisfaction solve_grid_propagation
+generate_legal_actions simulate_rule_based_dynamics update_belief_from_feedback
+infer_visual_transformation_rule solve_graph_matching solve_combinatorial_counting
+solve_state_transformation verify_goal_or_terminal_state solve_path_planning
+solve_adversarial_search model_transition_or_operation_rule verify_solution_constraints
+"""  # Appendix F's examples of good labels
+
+
+def test_the_labels_of_the_paper_stay_apart():
+    labels = PAPER.split()
+    found = cluster(Counter(map(normal, labels)), Words(), Settings().similarity)
+    assert list(found) == sorted(map(normal, labels))
+    more = cluster(
+        Counter(map(normal, [*labels, "Extracting grid state", "verify-solution-constraint"])), Words(), 0.6
+    )
+    assert len(more) == len(labels)
+
+
 def test_average_linkage_by_hand():
     """Cosines: a-b 0.8, b-c 0.8, a-c 0.28: joined to (a, b), c is at mean 0.54."""
     angle = {"see a": 0.0, "see b": np.arccos(0.8), "see c": 2 * np.arccos(0.8)}
