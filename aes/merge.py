@@ -1,8 +1,8 @@
 """Labels to meta-abilities, and a profile of every environment: `python -m aes.merge --help` (Section 3.1, Appendix C.2).
 
-Two labels mean the same only if their leading verbs are of one class (`VERBS`) and average linkage over their
-embeddings joins them: a similar noun is not a similar ability ("locate the goal cell", "plan a path to the goal").
-What that gets wrong is corrected in an override file, whose layout is that of abilities.json:
+Two labels mean the same only if their leading verbs are of one class and average linkage over their embeddings joins
+them: a similar noun is not a similar ability ("locate the goal cell", "plan a path to the goal"). Before embedding, the
+verb makes way for a common one (`VERBS`), so that "find the exit" is "locate the exit" to any embedder. What that gets wrong is corrected in an override file, whose layout is that of abilities.json:
 
     {"abilities": {"plan path": ["find route", "plan path"], "read clue": ["read clue"]},
      "core": ["plan path"], "soft": ["write answer"]}
@@ -28,9 +28,10 @@ from aes import formats
 from aes.embed import Embedder, embedder, stem
 from aes.formats import Abilities, Annotation, FormatError, Profile, Profiles
 
-# Leading verbs that can begin names of one ability. Any other verb is a class of its own.
+# Common verbs and what they stand for. Any other verb stands for itself.
 VERBS = {
-    "read": "read extract identify recognize recognise detect observe perceive parse transcribe interpret see view",
+    "read": "read extract observe perceive parse transcribe interpret see view",
+    "identify": "identify recognize recognise detect determine",
     "locate": "locate find spot pinpoint",
     "count": "count enumerate tally number",
     "compute": "compute calculate add sum multiply divide evaluate aggregate measure total",
@@ -51,16 +52,18 @@ VERBS = {
     "track": "track remember maintain recall record",
     "report": "report format write state output answer submit give present summarize restate explain announce",
 }
-_CLASS = {stem(verb): name for name, verbs in VERBS.items() for verb in verbs.split()}
-META = frozenset({"report"})  # never core: what every task asks for
+_COMMON = {stem(verb): name for name, verbs in VERBS.items() for verb in verbs.split()}
+# A class is the common verb, but for those that differ too little to keep labels apart.
+_CLASS = {"identify": "read", "locate": "read"}
+META = frozenset({stem("report")})  # never core: what every task asks for
 
 
 @dataclass(frozen=True)
 class Settings:
     embedder: str = "words"
     """What compares labels: words, minilm, or the folder of a sentence model (aes/embed.py)."""
-    similarity: float = 0.6
-    """Mean cosine at which average linkage still joins labels, (0, 1]."""
+    similarity: float = 0.7
+    """Mean cosine at which average linkage still joins labels, [0, 1]; 0.7 suits words, 0.6 a sentence model."""
     min_frequency: float = 0.1
     """Share of an environment's trajectories below which an ability is noise, [0, 1]."""
     core_frequency: float = 0.5
@@ -111,12 +114,17 @@ def normal(label: str) -> str:
     return " ".join(label.replace("_", " ").replace("-", " ").lower().split()).rstrip(".")
 
 
+def common(label: str) -> str:
+    """The label with a common leading verb, whatever the verb's form: "Finding the exit" is "locate the exit"."""
+    first, *rest = normal(label).split()
+    verb = "manipulate" if first == "pick" and rest[:1] == ["up"] else _COMMON.get(stem(first), first)
+    return " ".join([verb, *rest])
+
+
 def verb_class(label: str) -> str:
-    """Of the leading verb, in whatever form: "identifying the exit" and "reads the map" are both "read"."""
-    if normal(label).startswith("pick up"):
-        return "manipulate"
-    first = stem(normal(label).split()[0])
-    return _CLASS.get(first, first)
+    """Labels of different classes are never joined."""
+    first = common(label).split()[0]
+    return _CLASS.get(first, stem(first))
 
 
 def cluster(
@@ -139,7 +147,7 @@ def cluster(
     for label in sorted(set(counts) - taken):
         by_class[verb_class(label)].append(label)
     labels = [label for group in by_class.values() for label in group]
-    vectors = dict(zip(labels, embed(labels))) if labels else {}
+    vectors = dict(zip(labels, embed([common(label) for label in labels]))) if labels else {}
     for group in by_class.values():
         number = np.ones(1, int)
         if len(group) > 1:

@@ -133,6 +133,7 @@ def draw_profiles(file: Path, points: np.ndarray, categories: Sequence[str], lab
     axis.scatter([], [], s=130, c="white", marker="*", edgecolors="black", label="selected")
     for (x, y), label in zip(points, labels):
         axis.annotate(label, (x, y), (5, 4), textcoords="offset points", fontsize=6.5)
+    axis.margins(0.09, 0.05)
     axis.set_xticks([])
     axis.set_yticks([])
     axis.set_title("t-SNE of meta-ability profiles", fontsize=10)
