@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
+from tyro.conf import Positional
 
 from aes import formats, pool
 from aes.embed import embedder, unit
@@ -86,7 +87,7 @@ def _check(k: int, total: int) -> None:
 
 
 def main(
-    folder: Path = Path("runs/aes"),
+    folder: Positional[Path],
     settings: Settings = Settings(),
     exclude: tuple[str, ...] = (),
     categories: Path | None = None,

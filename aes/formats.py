@@ -24,6 +24,8 @@ from typing import Any
 import numpy as np
 import tyro
 
+WRITERS = {"annotations": "annotate", "profiles": "merge", "similarity": "profile", "conflict": "conflict"}
+
 
 class FormatError(ValueError):
     """A file that is not what its stage should have written; the message names file and place."""
@@ -309,7 +311,8 @@ def made(stage: str, settings: Mapping[str, Any], **inputs: Path | None) -> dict
     for name, file in inputs.items():
         if file is not None:
             if not Path(file).is_file():
-                raise FormatError(f"{file} does not exist ({name})")
+                hint = f": `python -m aes.{WRITERS[name]}` writes it" if name in WRITERS else f" ({name})"
+                raise FormatError(f"{file} does not exist{hint}")
             hashes[name] = digest(file)
     return {"stage": stage, "settings": dict(settings), "inputs": hashes}
 

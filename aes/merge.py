@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import pdist
+from tyro.conf import Positional
 
 from aes import formats
 from aes.embed import Embedder, embedder, stem
@@ -40,7 +41,7 @@ VERBS = {
     "plan": "plan devise schedule route outline",
     "explore": "explore scan inspect survey probe",
     "search": "search backtrack branch try",
-    "simulate": "simulate predict model anticipate forecast project",
+    "simulate": "simulate predict anticipate forecast project",
     "verify": "verify check confirm validate test recheck ensure review",
     "choose": "choose select pick decide prefer",
     "generate": "generate list propose",
@@ -267,7 +268,7 @@ def merge(
 
 
 def main(
-    folder: Path = Path("runs/aes"),
+    folder: Positional[Path],
     overrides: Path | None = None,
     settings: Settings = Settings(),
     force: bool = False,

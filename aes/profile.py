@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tyro.conf import Positional
 
 from aes import formats
 from aes.embed import Embedder, embedder, unit
@@ -74,7 +75,7 @@ def spread(values: np.ndarray) -> str:
     return f"similarity of two environments: 5% {low:.2f}, median {middle:.2f}, 95% {high:.2f}, std {pairs.std():.2f}"
 
 
-def main(folder: Path = Path("runs/aes"), settings: Settings = Settings(), force: bool = False) -> None:
+def main(folder: Positional[Path], settings: Settings = Settings(), force: bool = False) -> None:
     """profiles.json -> similarity.json.
 
     Args:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+from tyro.conf import Positional
 
 from aes import formats, pool
 from aes.formats import FormatError, Matrix, Profiles, Selection
@@ -156,7 +157,7 @@ def pyplot():
 # ---- the stage ----
 
 
-def main(folder: Path = Path("runs/aes"), categories: Path | None = None, perplexity: float = 30.0) -> None:
+def main(folder: Positional[Path], categories: Path | None = None, perplexity: float = 30.0) -> None:
     """All of the folder -> report/.
 
     Args:

@@ -26,6 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 from jax import Array
+from tyro.conf import Positional
 
 from aes import formats
 from aes.formats import FormatError, Matrix, Pick, Profiles, Selection
@@ -228,7 +229,7 @@ ABLATIONS: Mapping[str, dict[str, float]] = {
 
 
 def main(
-    folder: Path = Path("runs/aes"),
+    folder: Positional[Path],
     settings: Settings = Settings(),
     exclude: tuple[str, ...] = (),
     ablations: bool = False,

@@ -135,16 +135,16 @@ def test_command_lines(stage, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "200")
     with pytest.raises(SystemExit) as end:
         formats.command(module.main, module.__doc__)
-    assert end.value.code == 0 and "--folder" in capsys.readouterr().out
-    monkeypatch.setattr(sys, "argv", [stage, "--folder", str(tmp_path)])
-    with pytest.raises(SystemExit, match=r"error: .* does not exist"):
+    assert end.value.code == 0 and "PATH" in capsys.readouterr().out
+    monkeypatch.setattr(sys, "argv", [stage, str(tmp_path)])
+    with pytest.raises(SystemExit, match=r"error: .* does not exist: `python -m aes\.\w+` writes it"):
         formats.command(module.main, module.__doc__)
 
 
 @pytest.mark.slow
 def test_a_process_of_its_own(tmp_path):
     (tmp_path / "annotations.jsonl").write_text(json.dumps({"env": "a"}))
-    command = [sys.executable, "-m", "aes.merge", "--folder", str(tmp_path)]
+    command = [sys.executable, "-m", "aes.merge", str(tmp_path)]
     process = subprocess.run(
         command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=600
     )
