@@ -83,8 +83,11 @@ def annotation(row: Any) -> Annotation:
             core, soft = s.get("core") or "", s.get("soft") or []
             if not isinstance(core, str) or not isinstance(soft, list):
                 raise ValueError("core must be a string and soft a list of strings")
-            if any(not isinstance(label, str) or not label.strip() for label in soft):
-                raise ValueError(f"soft labels must be non-empty strings, got {soft}")
+            if not all(isinstance(label, str) for label in soft):
+                raise ValueError(f"soft labels must be strings, got {soft}")
+            for label in (core, *soft) if core.strip() else soft:
+                if not any(c.isalpha() for c in label):
+                    raise ValueError(f"{label!r} is no label")
             if not core.strip() and not soft:
                 raise ValueError("neither a core nor a soft label")
             if not 0 <= s["start"] <= s["end"]:

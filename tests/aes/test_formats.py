@@ -57,7 +57,9 @@ def test_annotations_round_trip(tmp_path):
         (segment(start=3), "no span of steps"),
         (segment(core="", soft=[]), "neither a core nor a soft label"),
         (segment(soft="write answer"), "soft a list"),
-        (segment(soft=[""]), "non-empty"),
+        (segment(soft=[1]), "must be strings"),
+        (segment(soft=[""]), "'' is no label"),
+        (segment(core="_."), "'_.' is no label"),
         (changed(segments=[segment(start=s)["segments"][0] for s in (1, 0)]), "before segment 0"),
     ],
 )
