@@ -102,6 +102,17 @@ def test_terminal_states_absorb(env_id):
 
 
 @every_env
+def test_the_oracle_stays_readable_after_the_end(env_id):
+    """Batches ask it about finished episodes too."""
+    t = tour(env_id)
+    if t.env.horizon > 1:
+        rows = np.linspace(0, len(t.level) - 1, KEYS, dtype=int)
+        end = jax.tree.map(lambda x: x[rows], t.seen["end"])
+        for action in np.asarray(EnvBatch(t.env).solve(end)):
+            assert codec.read(t.env.answer, codec.write(t.env.answer, action))[0] != codec.UNREADABLE
+
+
+@every_env
 def test_keys_decide(env_id):
     t = tour(env_id)
     some = slice(-KEYS, None)

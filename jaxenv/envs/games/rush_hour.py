@@ -119,7 +119,8 @@ class RushHour(Env[State]):
     def solve(self, state: State) -> Array:
         """A best next move, as long as none but best moves were made; else the last detour is taken back."""
         back = state.detour[jnp.maximum(state.depth - 1, 0)] ^ 1
-        return jnp.where(state.depth > 0, back, state.plan[jnp.minimum(state.done, PLAN - 1)])[None]
+        move = jnp.where(state.depth > 0, back, state.plan[jnp.minimum(state.done, PLAN - 1)])
+        return jnp.where(move == NONE, 0, move)[None]  # there is no best move behind the end: any
 
     def render(self, state: State) -> Array:
         sprites = draw.sheet(self.resolution, (N + 1,), _paint, (52, 54, 60))
