@@ -40,6 +40,7 @@ def _drop_torn_line(opened) -> None:
 
 def write_whole(file: Path, text: str) -> None:
     """Write aside and rename: a reader or a restart never sees half a file."""
+    file.parent.mkdir(parents=True, exist_ok=True)
     aside = file.with_name(file.name + ".part")
     aside.write_text(text, encoding="utf-8", newline="")
     aside.replace(file)

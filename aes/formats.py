@@ -24,6 +24,8 @@ from typing import Any
 import numpy as np
 import tyro
 
+from aes.files import write_whole
+
 WRITERS = {"annotations": "annotate", "profiles": "merge", "similarity": "profile", "conflict": "conflict"}
 
 
@@ -125,7 +127,7 @@ def read_annotations(file: Path) -> list[Annotation]:
 
 
 def write_annotations(file: Path, rows: Sequence[Annotation]) -> None:
-    write(file, "".join(json.dumps(dataclasses.asdict(row)) + "\n" for row in rows))
+    write_whole(file, "".join(json.dumps(dataclasses.asdict(row)) + "\n" for row in rows))
 
 
 # ---- abilities and profiles ----
@@ -141,7 +143,7 @@ class Abilities:
 
     def save(self, file: Path) -> None:
         data = {"made": self.made, "abilities": self.members, "unused": self.unused}
-        write(file, dumps(data))
+        write_whole(file, dumps(data))
 
     @staticmethod
     def load(file: Path) -> "Abilities":
@@ -187,7 +189,7 @@ class Profiles:
             }
             for env, p in self.envs.items()
         }  # fmt: skip
-        write(file, dumps({"made": self.made, "envs": envs}))
+        write_whole(file, dumps({"made": self.made, "envs": envs}))
 
     @staticmethod
     def load(file: Path) -> "Profiles":
@@ -229,7 +231,7 @@ class Matrix:
         # Rounded, so that what a later stage reads is the same wherever it was computed.
         values = np.round(np.asarray(self.values, np.float64), 6) + 0.0
         data = {"made": self.made, "envs": list(self.envs), "low_signal": list(self.low_signal)}
-        write(file, dumps({**data, "values": values.tolist()}))
+        write_whole(file, dumps({**data, "values": values.tolist()}))
 
     @staticmethod
     def load(file: Path, stage: str) -> "Matrix":
@@ -282,7 +284,7 @@ class Selection:
     def save(self, file: Path) -> None:
         picks = [{"step": i, "env": p.env, **p.reason} for i, p in enumerate(self.picks, 1)]
         data = {"made": self.made, "method": self.method, "envs": list(self.envs), "end": self.end}
-        write(file, dumps({**data, "picks": picks}))
+        write_whole(file, dumps({**data, "picks": picks}))
 
     @staticmethod
     def load(file: Path) -> "Selection":
@@ -342,15 +344,6 @@ def load(file: Path, stage: str, need: Mapping[str, type]) -> dict[str, Any]:
         except ValueError as error:
             raise FormatError(f"{file}: {error}") from None
     return data
-
-
-def write(file: Path, text: str) -> None:
-    """Write aside and rename: a reader or a restart never sees half a file."""
-    file = Path(file)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    aside = file.with_suffix(file.suffix + ".part")
-    aside.write_text(text, encoding="utf-8", newline="")
-    aside.replace(file)
 
 
 def dumps(value: Any) -> str:

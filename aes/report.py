@@ -14,6 +14,7 @@ import numpy as np
 from tyro.conf import Positional
 
 from aes import formats, pool
+from aes.files import write_whole
 from aes.formats import FormatError, Matrix, Profiles, Selection
 from aes.profile import spread
 from aes.tsne import tsne
@@ -87,7 +88,7 @@ def markdown(columns: Sequence[str], rows: Sequence[Sequence]) -> str:
 def save_csv(file: Path, columns: Sequence[str], rows: Sequence[Sequence]) -> None:
     text = io.StringIO(newline="")
     csv.writer(text, lineterminator="\n").writerows([columns, *rows])
-    formats.write(file, text.getvalue())
+    write_whole(file, text.getvalue())
 
 
 # ---- pictures ----
@@ -225,7 +226,7 @@ def main(folder: Positional[Path], categories: Path | None = None, perplexity: f
         "## Coverage of core abilities (Figure 6)\n\n![coverage](coverage.png)\n\n"
         "## Profiles (Figure 8)\n\n![profiles](profiles.png)\n"
     )
-    formats.write(out / "report.md", text)
+    write_whole(out / "report.md", text)
     print(
         f"{out}/report.md: {len(aes.envs)} environments cover {curves['aes'][-1] if aes.envs else 0} of {total}"
     )
