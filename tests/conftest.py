@@ -1,5 +1,6 @@
 """Strict JAX for all tests: no silent rank or dtype promotion, warnings are errors, compiled programs are kept on disk."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -31,3 +32,21 @@ def pytest_collection_modifyitems(config, items):
         slow = [item for item in items if "slow" in item.keywords]
         config.hook.pytest_deselected(items=slow)
         items[:] = [item for item in items if "slow" not in item.keywords]
+
+
+# Every compiled CPU program takes some 14 memory mappings, and Linux allows a process 65,530: beyond them jaxlib
+# crashes. Programs are dropped in time, between groups of tests that share them.
+MAPS, MOST_MAPS = Path("/proc/self/maps"), 20_000
+
+
+def _group(item) -> str | None:
+    return item.get_closest_marker("xdist_group").args[0] if item else None
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item, nextitem):
+    if MAPS.exists() and _group(item) != _group(nextitem):
+        with MAPS.open("rb") as lines:
+            if sum(1 for _ in lines) > MOST_MAPS:
+                jax.clear_caches()
+                gc.collect()
