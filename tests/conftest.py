@@ -21,13 +21,14 @@ def pytest_addoption(parser):
     parser.addoption("--slow", action="store_true", help="also run the tests marked slow")
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
+@pytest.hookimpl(wrapper=True)  # its first part runs before pytest-xdist reads the groups
 def pytest_collection_modifyitems(config, items):
     # What shares compiled programs runs in one process: a file, or one environment of the tour over all of them.
     for item in items:
         env_id = getattr(item, "callspec", None) and item.callspec.params.get("env_id")
         toured = item.path.name in ("test_every_env.py", "test_tokenizer.py") and env_id
         item.add_marker(pytest.mark.xdist_group(f"every_env {env_id}" if toured else item.path.name))
+    yield
     if not config.getoption("--slow"):
         slow = [item for item in items if "slow" in item.keywords]
         config.hook.pytest_deselected(items=slow)
