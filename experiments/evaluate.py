@@ -14,14 +14,13 @@ import numpy as np
 import tyro
 from tqdm import tqdm
 
-from agents.checkpoint import Checkpoints
 from agents.policy import Params
 from agents.rollout import Rollouts, collect, instance_keys
 from curriculum.base import HARDEST, Request
 from experiments import report
 from experiments.configs import CLI, DEFAULT, Evaluation, Preset
 from experiments.run import Run
-from experiments.setup import Setup, build
+from experiments.setup import Setup, build, load_params
 from jaxenv import MixedBatch, codec, harness
 
 CHUNK = 256  # episodes of one environment played at a time
@@ -213,12 +212,11 @@ def main(
     if policy == "checkpoint":
         if run_dir is None:
             raise SystemExit("--policy checkpoint needs --run-dir")
-        folder = run_dir / "checkpoints" / stage
-        if not folder.is_dir():
-            raise SystemExit(f"no checkpoints in {folder}")
         setup = build(experiment)
-        checkpoints = Checkpoints(folder)
-        params = checkpoints.restore({"params": setup.params}, part=True)["params"]
+        try:
+            params = load_params(setup, run_dir / "checkpoints" / stage)
+        except FileNotFoundError as error:
+            raise SystemExit(str(error)) from None
         player = policy_player(setup, params, settings.temperature)
     else:
         player = scripted_player(policy)

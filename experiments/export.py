@@ -8,10 +8,9 @@ from pathlib import Path
 import tyro
 
 from agents import hf
-from agents.checkpoint import Checkpoints
 from agents.tokenizer import SHIPPED
 from experiments.configs import CLI, DEFAULT, Preset
-from experiments.setup import build
+from experiments.setup import build, load_params
 
 
 def main(
@@ -28,13 +27,11 @@ def main(
         out: the model folder, which is created.
         stage: which checkpoints of the run, `train` or `clone`.
     """
-    folder = run_dir / "checkpoints" / stage
-    if not folder.is_dir():
-        raise SystemExit(f"no checkpoints in {folder}")
     setup = build(experiment)
-    checkpoints = Checkpoints(folder)
-    params = checkpoints.restore({"params": setup.params}, part=True)["params"]
-    checkpoints.close()
+    try:
+        params = load_params(setup, run_dir / "checkpoints" / stage)
+    except FileNotFoundError as error:
+        raise SystemExit(str(error)) from None
     hf.save_pretrained(params, setup.policy.config, out)
     path = experiment.model.path
     tokenizer = SHIPPED if path is None else path / "tokenizer.json"

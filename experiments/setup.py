@@ -2,11 +2,13 @@
 
 import dataclasses
 from dataclasses import dataclass
+from pathlib import Path
 
 import jax
 import numpy as np
 
 from agents import hf, policy, qwen3vl
+from agents.checkpoint import Checkpoints
 from agents.policy import JaxGenerator, Params, Policy
 from agents.prompts import PromptWriter, image_tokens
 from agents.tokenizer import Tokenizer
@@ -63,6 +65,17 @@ def build(config: Experiment) -> Setup:
     per_picture = image_tokens(config.model.resolution, vision.patch, vision.merge)
     targets = np.asarray([b.env.eval_level for b in mixed.batches], np.int32)
     return Setup(config, mixed, PromptWriter(tokenizer, per_picture), held, params, targets)
+
+
+def load_params(setup: Setup, folder: Path) -> Params:
+    """The parameters in a run's newest checkpoint. Raises FileNotFoundError if the folder holds none."""
+    if not folder.is_dir():
+        raise FileNotFoundError(f"no checkpoints in {folder}")
+    checkpoints = Checkpoints(folder)
+    try:
+        return checkpoints.restore({"params": setup.params}, part=True)["params"]
+    finally:
+        checkpoints.close()
 
 
 def fresh(config: Experiment, tokenizer: Tokenizer) -> qwen3vl.Config:

@@ -17,14 +17,13 @@ import jax
 import numpy as np
 
 import jaxenv
-from agents.checkpoint import Checkpoints
 from agents.cloning import Config as Cloning
 from agents.grpo import Config as GRPO
 from agents.policy import Params, Shapes
 from experiments.configs import AnyCurriculum, Evaluation, Experiment, Model, as_dict
 from experiments.evaluate import evaluate, policy_player
 from experiments.run import Run, write
-from experiments.setup import Setup, build
+from experiments.setup import Setup, build, load_params
 from experiments.train import clone, reinforce
 from jaxenv import MixedBatch
 
@@ -154,10 +153,7 @@ class Store:
         if isinstance(policy, Base) and not policy.cloning.steps:
             return setup.params
         stage = "clone" if isinstance(policy, Base) else "train"
-        checkpoints = Checkpoints(self.path(policy) / "checkpoints" / stage)
-        params = checkpoints.restore({"params": setup.params}, part=True)["params"]
-        checkpoints.close()
-        return params
+        return load_params(setup, self.path(policy) / "checkpoints" / stage)
 
     def episodes(self, score: Score) -> Episodes:
         """The episodes of a score, made if missing."""
