@@ -17,7 +17,7 @@ from jaxenv import EnvBatch, Episode, MixedBatch, episode, harness
 from jaxenv.core import Env
 
 BLOCK = 16  # steps whose demonstrations are made at once
-PIECE = 32  # demonstrations of one call: one compile per environment, whatever its share
+PIECE = 64  # demonstrations of one call: one compile per environment, whatever its share
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Protocol
 
 import jax
@@ -25,6 +25,14 @@ class Policy:
     config: qwen3vl.Config
     graph: Any  # nnx.GraphDef
     banned: tuple[int, ...]  # ids that are never sampled and have no probability in scores either
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        # Every call of a compiled function asks, and a graph takes a millisecond.
+        return hash((self.config, self.graph, self.banned))
 
     def model(self, params: Params) -> qwen3vl.Qwen3VL:
         return nnx.merge(self.graph, params)
@@ -81,6 +89,19 @@ def _log_prob(logits: Array, tokens: Array) -> Array:
     return chosen - jax.nn.logsumexp(logits, axis=-1)
 
 
+def _draw(logits: Array, uniform: Array) -> Array:
+    """i32[...] tokens with the probabilities of logits f32[..., vocab], by uniform numbers f32[...] in [0, 1).
+
+    The first token whose cumulative probability exceeds the number. One random number a token: a Gumbel number for
+    every entry of the vocabulary would take a third of the time of a step on a CPU.
+    """
+    weights = jnp.exp(logits - jnp.max(logits, axis=-1, keepdims=True))
+    reached = jnp.cumsum(weights, axis=-1)
+    total = reached[..., -1:]
+    wanted = jnp.minimum(uniform[..., None] * total, jnp.nextafter(total, jnp.float32(0.0)))
+    return jnp.argmax(reached > wanted, axis=-1)
+
+
 @partial(jax.jit, static_argnames=("policy", "samples", "max_new"))
 def sample(
     policy: Policy,
@@ -117,8 +138,8 @@ def sample(
     def step(carry):
         t, hidden, cache, tokens, log_probs, mask, ended = carry
         logits = _logits(policy, model, hidden, temperature)
-        noise = jax.random.gumbel(jax.random.fold_in(key, t), logits.shape, jnp.float32)
-        token = jnp.argmax(logits + jnp.where(temperature > 0, noise, 0.0), axis=-1).astype(jnp.int32)
+        drawn = _draw(logits, jax.random.uniform(jax.random.fold_in(key, t), logits.shape[:-1], jnp.float32))
+        token = jnp.where(temperature > 0, drawn, jnp.argmax(logits, axis=-1)).astype(jnp.int32)
         token = jnp.where(ended, policy.config.pad, token)
         log_prob = _log_prob(logits, token)
         tokens = tokens.at[:, :, t].set(token)

@@ -112,7 +112,7 @@ def nano(**changes) -> Experiment:
         Experiment(
             envs=("frozen_lake", "door_key", "mini_sudoku", "tictactoe_qa"),
             model=Model(resolution=56),
-            shapes=Shapes(buckets=(88, 144, 208), replies=(8, 24)),
+            shapes=Shapes(buckets=(88, 148, 220), replies=(8, 24)),
             cloning=Cloning(
                 steps=1100,
                 harness=(0.1, 0.1, 0.1, 0.1, 0.6),

@@ -130,8 +130,8 @@ def _take(episodes: Episode, rows: Array) -> Episode:
 
 
 def padded_size(count: int) -> int:
-    """The smallest of 16, 64, 256 and its multiples that holds `count`: few sizes, few compiles."""
-    return next((size for size in (16, 64) if count <= size), -(-count // 256) * 256)
+    """The smallest of 64, 256 and its multiples that holds `count`: few sizes, few compiles."""
+    return 64 if count <= 64 else -(-count // 256) * 256
 
 
 class Group:

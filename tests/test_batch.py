@@ -147,7 +147,7 @@ def test_few_rows(envs, keys, index):
 def test_padding_repeats_a_row_and_stays_hidden(envs, keys):
     mixed = MixedBatch(envs)
     (group,) = mixed.start([1, 1, 1], [1, 1, 1], keys[:3])
-    assert group.episodes.t.shape == (16,) and len(group.rows) == 3
+    assert group.episodes.t.shape == (64,) and len(group.rows) == 3
     padding = jax.tree.map(lambda x: np.asarray(x)[3:], group.episodes.state)
     jax.tree.map(
         lambda x, y: np.testing.assert_array_equal(x, np.broadcast_to(y[2], x.shape)),
@@ -159,7 +159,7 @@ def test_padding_repeats_a_row_and_stays_hidden(envs, keys):
 
 def test_padded_sizes():
     sizes = [batch.padded_size(n) for n in (1, 16, 17, 64, 65, 256, 257, 513)]
-    assert sizes == [16, 16, 64, 64, 256, 256, 512, 768]
+    assert sizes == [64, 64, 64, 64, 256, 256, 512, 768]
 
 
 def test_mixed_refuses(envs, keys):

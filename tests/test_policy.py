@@ -118,6 +118,20 @@ def test_banned_tokens_are_never_sampled_and_have_no_probability():
     np.testing.assert_allclose(total, 1.0, atol=1e-5)
 
 
+def test_drawn_tokens_follow_the_softmax_and_never_have_probability_zero():
+    probability = np.asarray([0.0, 0.5, 0.0, 0.2, 0.3, 0.0], np.float32)
+    logits = jnp.where(probability > 0, jnp.log(probability), policy_module._NEVER) + 3.0
+    # Evenly spaced numbers hit every token in proportion to its probability; then the ends of [0, 1).
+    uniform = (jnp.arange(10_000, dtype=jnp.float32) + 0.5) / 10_000
+    drawn = policy_module._draw(jnp.tile(logits, (10_000, 1)), uniform)
+    np.testing.assert_allclose(np.bincount(drawn, minlength=6) / 10_000, probability, atol=2e-4)
+    ends = jnp.asarray([0.0, np.nextafter(np.float32(1), np.float32(0))])
+    assert policy_module._draw(jnp.tile(logits, (2, 1)), ends).tolist() == [1, 4]
+    many = jax.random.normal(jax.random.key(0), (512, 3000)) * 4
+    last = policy_module._draw(many, jnp.full(512, ends[1]))
+    assert (last > 2900).all()  # rounding of a long sum never wraps round to the first token
+
+
 def test_the_ending_token_cannot_be_banned():
     held = setup()
     with pytest.raises(ValueError, match="ends a reply"):
