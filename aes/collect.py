@@ -31,7 +31,7 @@ from tqdm import tqdm
 import jaxenv
 from aes.files import TRAJECTORIES, alone, append_lines, identity, load, read_lines, write_whole
 from agents import hf, policy
-from agents.policy import Generator, JaxGenerator, Shapes
+from agents.policy import Generator, JaxGenerator, Params, Policy, Shapes
 from agents.prompts import PromptWriter, image_tokens
 from agents.rollout import instance_keys, read_reply
 from agents.tokenizer import Tokenizer
@@ -128,15 +128,28 @@ def _pictures(look: Look) -> Sequence[np.ndarray | None]:
     return [None] * len(look.prompts) if look.pictures is None else look.pictures
 
 
-def load_player(folder: Path, resolution: int, reply_tokens: int, temperature: float = 1.0) -> Player:
+def load_policy(folder: Path, resolution: int) -> tuple[Policy, Params, PromptWriter]:
     """The policy of a folder in the Hugging Face layout (config.json, *.safetensors, tokenizer.json)."""
     tokenizer = Tokenizer(folder / "tokenizer.json")
     config, model = hf.load_pretrained(folder)
     unused = (tokenizer.id("<|im_start|>"), tokenizer.pad)
     held, params = policy.hold(config, model, unused)
-    writer = PromptWriter(tokenizer, image_tokens(resolution, config.vision.patch, config.vision.merge))
-    shapes = Shapes(buckets=(96, 160, 320), replies=(reply_tokens,), rows=8, samples=4)
-    return generator_player(JaxGenerator(held, params, shapes, temperature), writer)
+    return (
+        held,
+        params,
+        PromptWriter(tokenizer, image_tokens(resolution, config.vision.patch, config.vision.merge)),
+    )
+
+
+def shapes(reply_tokens: int) -> Shapes:
+    """Of batches of any environments."""
+    return Shapes(buckets=(96, 160, 320), replies=(reply_tokens,), rows=8, samples=4)
+
+
+def load_player(folder: Path, resolution: int, reply_tokens: int, temperature: float = 1.0) -> Player:
+    """The policy of a folder as a player."""
+    held, params, writer = load_policy(folder, resolution)
+    return generator_player(JaxGenerator(held, params, shapes(reply_tokens), temperature), writer)
 
 
 def number(name: str) -> int:

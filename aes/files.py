@@ -1,10 +1,12 @@
 """JSON lines that survive a killed run, and folders that one process works in at a time."""
 
 import contextlib
+import csv
 import fcntl
+import io
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 TRAJECTORIES = "trajectories.jsonl"  # what `aes.collect` writes
@@ -48,6 +50,12 @@ def write_whole(file: Path, text: str) -> None:
 
 def write_lines(file: Path, rows: Iterable[dict]) -> None:
     write_whole(file, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+
+
+def save_csv(file: Path, columns: Sequence[str], rows: Iterable[Sequence]) -> None:
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerows([columns, *rows])
+    write_whole(file, text.getvalue())
 
 
 @contextlib.contextmanager

@@ -303,7 +303,8 @@ class Selection:
 
 def digest(file: Path) -> str:
     """Hash of a file's content."""
-    return hashlib.sha256(Path(file).read_bytes()).hexdigest()[:16]
+    with Path(file).open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()[:16]
 
 
 def made(stage: str, settings: Mapping[str, Any], **inputs: Path | None) -> dict[str, Any]:

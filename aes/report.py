@@ -4,8 +4,6 @@ Writes into the folder's `report/`: report.md; selection.csv (each step with its
 by side), coverage.csv and coverage.png (Figure 6), profiles.csv and profiles.png (Figure 8).
 """
 
-import csv
-import io
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,7 +12,7 @@ import numpy as np
 from tyro.conf import Positional
 
 from aes import formats, pool
-from aes.files import write_whole
+from aes.files import save_csv, write_whole
 from aes.formats import FormatError, Matrix, Profiles, Selection
 from aes.profile import spread
 from aes.tsne import tsne
@@ -83,12 +81,6 @@ def steps(selection: Selection, categories: Mapping[str, str]) -> tuple[list[str
 def markdown(columns: Sequence[str], rows: Sequence[Sequence]) -> str:
     lines = [columns, ["---"] * len(columns), *rows]
     return "".join("| " + " | ".join(str(x).replace("|", "\\|") for x in line) + " |\n" for line in lines)
-
-
-def save_csv(file: Path, columns: Sequence[str], rows: Sequence[Sequence]) -> None:
-    text = io.StringIO(newline="")
-    csv.writer(text, lineterminator="\n").writerows([columns, *rows])
-    write_whole(file, text.getvalue())
 
 
 # ---- pictures ----

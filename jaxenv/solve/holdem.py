@@ -76,8 +76,9 @@ def equity(mine: Array, board: Array, shown: Array, samples: int) -> Array:
     theirs, more = free & (place <= 2), free & (place > 2) & (place <= 7 - shown)
     take = lambda which: jnp.where(which[:, :, None], bits, 0).sum(axis=1)  # noqa: E731
     table = hand(board, np.arange(5) < shown)[None] + take(more)
-    first = strength(table + hand(mine, np.ones(2, bool))[None])
-    return (1 + jnp.sign(first - strength(table + take(theirs)))).sum(dtype=jnp.int32)
+    own = jnp.broadcast_to(hand(mine, np.ones(2, bool))[None], table.shape)
+    first, second = strength(table[None] + jnp.stack([own, take(theirs)]))  # one program for both
+    return (1 + jnp.sign(first - second)).sum(dtype=jnp.int32)
 
 
 @cache

@@ -218,9 +218,8 @@ def _reply(key: Array, state: State) -> Array:
 def net(state: State) -> Array:
     """i32[]: chips the agent has won in a hand that is over."""
     every = np.ones(9, bool)
-    mine, theirs = (
-        holdem.strength(holdem.hand(state.cards, every & (np.arange(9) // 2 != other))) for other in (1, 0)
-    )
+    hands = [holdem.hand(state.cards, every & (np.arange(9) // 2 != other)) for other in (1, 0)]
+    mine, theirs = holdem.strength(jnp.stack(hands))
     won = jnp.sign(mine - theirs)
     won = jnp.where(state.my_word == FOLD, -1, jnp.where(state.their_word == FOLD, 1, won))
     return jnp.where(won > 0, state.theirs, jnp.where(won < 0, -state.mine, 0))
