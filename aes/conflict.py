@@ -73,7 +73,7 @@ class Settings:
             raise ValueError(f"lora must not be negative, got {self.lora}")
         if not 0 < self.signal <= 1:
             raise ValueError(f"signal must be in (0, 1], got {self.signal}")
-        self.grpo  # raises for an impossible temperature or advantage
+        _ = self.grpo  # raises for an impossible temperature or advantage
 
     @property
     def grpo(self) -> grpo.Config:

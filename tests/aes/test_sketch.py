@@ -90,7 +90,7 @@ def test_side_by_side_is_one_by_one(chunks):
     stacked, tokens = chunks
     together = sketch.gradients(held.policy, CONFIG, held.params, stacked, tokens, jax.random.key(0), SIZE)
     for row in range(4):
-        alone = jax.tree.map(lambda x: x[row : row + 1], (stacked, tokens))
+        alone = jax.tree.map(lambda x, row=row: x[row : row + 1], (stacked, tokens))
         single = sketch.gradients(held.policy, CONFIG, held.params, *alone, jax.random.key(0), SIZE)[0]
         np.testing.assert_allclose(
             single, together[row], rtol=1e-3, atol=1e-5 * float(jnp.abs(single).max()) + 1e-8
