@@ -37,7 +37,7 @@ def pytest_collection_modifyitems(config, items):
 
 # Every compiled CPU program takes some 14 memory mappings, and Linux allows a process 65,530: beyond them jaxlib
 # crashes. Programs are dropped in time, between groups of tests that share them.
-MAPS, MOST_MAPS = Path("/proc/self/maps"), 20_000
+MAPS, MOST_MAPS = Path("/proc/self/maps"), 40_000
 
 
 def _group(item) -> str | None:
