@@ -40,10 +40,15 @@ class Policy:
 
 def create(config: qwen3vl.Config, key: Array, banned: Sequence[int] = ()) -> tuple[Policy, Params]:
     """A freshly initialised model. Picture tokens are always banned; `banned` adds more (unused special tokens)."""
-    # One compiled program: initialising eagerly would compile every shape by itself.
-    params = jax.jit(lambda k: nnx.state(qwen3vl.Qwen3VL(config, rngs=nnx.Rngs(params=k))))(key)
+    params = _initialise(config, key)
     abstract = nnx.eval_shape(lambda: qwen3vl.Qwen3VL(config, rngs=nnx.Rngs(params=0)))
     return _policy(config, nnx.graphdef(abstract), banned), params
+
+
+@partial(jax.jit, static_argnames="config")
+def _initialise(config: qwen3vl.Config, key: Array) -> Params:
+    # One compiled program: initialising eagerly would compile every shape by itself.
+    return nnx.state(qwen3vl.Qwen3VL(config, rngs=nnx.Rngs(params=key)))
 
 
 def hold(config: qwen3vl.Config, model: qwen3vl.Qwen3VL, banned: Sequence[int] = ()) -> tuple[Policy, Params]:

@@ -108,7 +108,9 @@ first picture of each row. <code>make gallery</code> draws them.</p>
 def section(env: jaxenv.Env) -> str:
     """One environment on the page."""
     # One compiled program: eagerly, a generator would compile every operation by itself.
-    asked = jax.jit(lambda key: env.text_question(env.init(key, jnp.int32(env.eval_level))))(jax.random.key(0))
+    asked = jax.jit(lambda key: env.text_question(env.init(key, jnp.int32(env.eval_level))))(
+        jax.random.key(0)
+    )
     question = bytes(b for b in np.asarray(asked) if b).decode()
     head = "".join(
         f"<th{' class=evaluated' if k == env.eval_level else ''}>{k}</th>" for k in range(env.num_levels)

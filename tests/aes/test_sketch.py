@@ -76,25 +76,16 @@ def test_inner_products_are_right_on_average():
 
 
 def test_cosines_of_sketches_are_those_of_gradients(chunks, exact):
-    held = small.setup()
-    made = sketch.gradients(held.policy, CONFIG, held.params, *chunks, jax.random.key(0), SIZE)
+    held, key = small.setup(), jax.random.key(0)
+    made = sketch.gradients(held.policy, CONFIG, held.params, *chunks, key, SIZE)
+    # Side by side they are what they are one by one.
+    alone = [sketch.sketch(jax.tree.map(lambda x, row=row: x[row], exact), key, SIZE) for row in range(4)]
+    np.testing.assert_allclose(made, np.stack(alone), rtol=1e-3, atol=1e-4 * float(jnp.abs(made).max()))
     flat = np.concatenate([np.asarray(x).reshape(4, -1) for x in jax.tree.leaves(exact)], axis=1)
     assert np.abs(cosines(made) - cosines(flat)).max() < 4 / np.sqrt(SIZE)
     np.testing.assert_allclose(
         np.linalg.norm(made, axis=1), np.linalg.norm(flat, axis=1), rtol=4 / np.sqrt(SIZE)
     )
-
-
-def test_side_by_side_is_one_by_one(chunks):
-    held = small.setup()
-    stacked, tokens = chunks
-    together = sketch.gradients(held.policy, CONFIG, held.params, stacked, tokens, jax.random.key(0), SIZE)
-    for row in range(4):
-        alone = jax.tree.map(lambda x, row=row: x[row : row + 1], (stacked, tokens))
-        single = sketch.gradients(held.policy, CONFIG, held.params, *alone, jax.random.key(0), SIZE)[0]
-        np.testing.assert_allclose(
-            single, together[row], rtol=1e-3, atol=1e-5 * float(jnp.abs(single).max()) + 1e-8
-        )
 
 
 def test_fresh_adapters_change_nothing_and_see_the_kernels_gradients(chunks, exact):
@@ -105,20 +96,11 @@ def test_fresh_adapters_change_nothing_and_see_the_kernels_gradients(chunks, exa
         jax.tree.leaves(held.params), jax.tree.leaves(sketch.adapt(held.params, second, key))
     ):
         np.testing.assert_array_equal(old, new)
-    # The gradient of a second factor is the first factor's transpose times the kernel's gradient: by differences.
-    name = next(n for n in second if "down_proj" in n)
-    ones = {name: jnp.ones_like(second[name])}
-    moved = sketch.adapt(held.params, ones, key)
-    steps = {n: new - old for (n, old), (_, new) in zip(sketch._named(held.params), sketch._named(moved))}
-    assert [n for n, step in steps.items() if np.abs(step).max() > 0] == [name]
-
-    def loss(second, row):
-        chunk, count = jax.tree.map(lambda x: x[row], chunks)
-        params = sketch.adapt(held.params, second, key)
-        return grpo.objective(held.policy, CONFIG, params, chunk, jnp.bool_(True), count)[0]
-
-    along = float(jax.jit(jax.grad(loss), static_argnums=1)(second, 0)[name].sum())
-    whole = dict(sketch._named(exact))[name][0]
-    assert along == pytest.approx(float((whole * steps[name]).sum()), rel=2e-3, abs=1e-7)
+    # The gradient of a second factor is the first factor's transpose times the kernel's gradient.
+    top = {n: jnp.eye(rank, x.shape[1], dtype=jnp.float32) for n, x in second.items()}
+    moved = dict(sketch._named(sketch.adapt(held.params, top, key)))
+    kernels, whole = dict(sketch._named(held.params)), dict(sketch._named(exact))
+    first = {n: (moved[n] - kernels[n])[:, :rank] for n in second}
+    expected = [sketch.sketch({n: first[n].T @ whole[n][row] for n in second}, key, SIZE) for row in range(4)]
     made = sketch.gradients(held.policy, CONFIG, held.params, *chunks, key, SIZE, rank)
-    assert made.shape == (4, SIZE) and (np.linalg.norm(made, axis=1) > 0).all()
+    np.testing.assert_allclose(made, np.stack(expected), rtol=1e-3, atol=1e-4 * float(jnp.abs(made).max()))

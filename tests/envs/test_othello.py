@@ -285,7 +285,7 @@ def test_random_opponent_uses_every_move():
 
 
 def test_solve_beats_random_play():
-    games = 192
+    games = 96
     level = np.repeat(np.arange(ENV.num_levels, dtype=np.int32), games)
 
     def earned(policy):
