@@ -3,8 +3,9 @@ PYTHON ?= $(shell for p in python3.12 python3.13 python3; do $$p -c "" 2>/dev/nu
 VENV ?= .venv
 RUN = $(VENV)/bin/python
 ARGS ?=
+STUDIES = tests/test_study.py
 
-.PHONY: quickstart test test-all test-parity check format bench gallery goldens tokenizer
+.PHONY: quickstart test test-all test-studies test-parity check format bench gallery goldens tokenizer
 
 quickstart: $(VENV)/run.stamp
 	$(RUN) -m experiments.quickstart $(ARGS)
@@ -15,6 +16,9 @@ test: $(VENV)/test.stamp
 
 test-all: $(VENV)/test.stamp
 	$(RUN) -m pytest -n 2 --dist loadgroup --slow $(ARGS)
+
+test-studies: $(VENV)/test.stamp
+	XLA_FLAGS="$$XLA_FLAGS --xla_backend_optimization_level=0" $(RUN) -m pytest -n 2 --dist loadgroup --slow $(STUDIES) $(ARGS)
 
 test-parity: $(VENV)/parity.stamp
 	$(RUN) -m pytest tests/parity $(ARGS)

@@ -101,6 +101,7 @@ def done(tmp_path_factory):
     return runs, results
 
 
+@pytest.mark.slow
 def test_results_are_written(done):
     runs, _ = done
     folder = runs / "results" / "tiny"
@@ -118,6 +119,7 @@ def test_results_are_written(done):
     assert rows["base"]["ID-ST"].endswith("(13.1)")
 
 
+@pytest.mark.slow
 def test_what_is_stored_is_not_made_again(done, monkeypatch, capsys):
     runs, results = done
     for made in ("_train", "_play"):
@@ -126,6 +128,7 @@ def test_what_is_stored_is_not_made_again(done, monkeypatch, capsys):
     assert "0 missing\nabout 0 minutes to run" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_scores_are_of_the_policy_asked_for(done):
     """The same instances under the same parameters: the stored episodes are those of a fresh evaluation."""
     runs, _ = done
