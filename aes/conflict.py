@@ -196,8 +196,10 @@ def conflict(sketched: np.ndarray, needed: int, seed: int = 0, bootstraps: int =
 
 
 def polarisation(values: np.ndarray) -> dict[str, float]:
-    """How far cosines of pairs (off the diagonal) spread: standard deviation, mean size, extremes, share below 0."""
+    """How far cosines of pairs (off the diagonal) spread: standard deviation, mean size, extremes, share below 0; empty for one."""
     pairs = values[np.triu_indices(len(values), 1)]
+    if not len(pairs):
+        return {}
     return {
         "std": float(pairs.std()),
         "mean size": float(np.abs(pairs).mean()),
