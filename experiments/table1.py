@@ -109,7 +109,7 @@ def save(store: Store, study: Study, folder: Path) -> str:
     )
     one.save(folder, "table1")
     texts = [one.markdown()]
-    for modality, name in NAMES.items():
+    for modality in NAMES:
         texts.append(_save_matrix(study, modality, found[modality], folder, seeds))
     _save_values(study, found, folder / "table1_seeds.csv")
     _draw(envs, found, folder / "table1.png")
