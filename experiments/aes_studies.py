@@ -275,12 +275,12 @@ def success(store: Store, scores: Mapping[str, Score]) -> float:
     return float(np.mean([store.episodes(s).success.mean() for s in scores.values()]))
 
 
-def points(values: Sequence[float], unit: str = "") -> str:
-    """A difference in points (or in `unit`) with its sign and its interval over seeds, where there are several."""
+def signed(values: Sequence[float]) -> str:
+    """A difference with its interval over seeds, where there are several; "-" where one is not defined."""
     mean, half = interval(values)
     if math.isnan(mean):
         return "-"
-    return f"{mean:+.1f}{unit}" + ("" if math.isnan(half) else f" ± {half:.1f}")
+    return f"{mean:+.1f}" + ("" if math.isnan(half) else f" ± {half:.1f}")
 
 
 # ---- running ----

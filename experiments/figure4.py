@@ -41,21 +41,13 @@ def save(store: Store, study: Study, folder: Path) -> str:
     use = with_signal(found)
     silent = [e for e, good in zip(envs, use) if not good]
     rows = _rows(found, use) if use.sum() > 1 else []
-    verdict = (
-        (
-            f"Without {', '.join(silent)}, which have too few gradients in some seed or setting."
-            if silent
-            else ""
-        )
-        if rows
-        else f"Too few gradients for a comparison: low signal in {', '.join(silent)}."
-    )
+    left_out = f" Left out: {', '.join(silent)}, low signal in some draw or setting." if silent else ""
     settings = study.gradients
     table = Table(
         "Figure 4: polarisation of gradient cosines over pairs of environments.",
         ["statistic", *SETTINGS.values(), "difference"],
         rows,
-        f"{', '.join(envs)}. {verdict} {settings.batches} batches x {settings.prompts} prompts x {settings.rollouts} "
+        f"{', '.join(envs)}.{left_out} {settings.batches} batches x {settings.prompts} prompts x {settings.rollouts} "
         f"rollouts per environment, one base policy for each setting; mean over {len(study.seeds)} draws of prompts with "
         "95% intervals (Student's t), differences paired by draw. Surely negative: the whole 95% interval of a pair "
         f"(bootstrap over batches) is below 0. The paper prints no numbers of its figure. {study.made}",

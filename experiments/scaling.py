@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from aes.files import save_csv
-from experiments.aes_studies import Study, points, success
+from experiments.aes_studies import Study, signed, success
 from experiments.report import pyplot
 from experiments.store import Artefact, Base, Score, Store, Trained
 from experiments.studies import Table, cell, interval
@@ -52,6 +52,8 @@ def save(
     for seed in study.seeds:
         for size, policy in policies(study, seed, each).items():
             for split, wanted in scores(study, seed, policy).items():
+                if size == 0 and split == "OOD" and seed != study.seeds[0]:
+                    continue  # the same for all seeds
                 rate = success(store, wanted)
                 found[split].setdefault(size, []).append(rate)
                 lines.append([split, size, seed, _prompts(study, size, each), f"{rate:.4f}"])
@@ -63,7 +65,12 @@ def save(
         row = [str(size) if size else "base", str(prompts) if size else "-", share]
         for split in SPLITS:
             rates, base = found[split][size], found[split][0]
-            row += [cell(*interval(rates)), points(100 * np.subtract(rates, base)) if size else "-"]
+            row += [
+                cell(*interval(rates)),
+                signed(100 * np.subtract(rates, base if len(base) == len(rates) else base * len(rates)))
+                if size
+                else "-",
+            ]
         rows.append(row)
     smallest = min(s for s in found["ID"] if s)
     table = Table(

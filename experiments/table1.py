@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from aes.files import save_csv
-from experiments.aes_studies import PICTURE, SYMBOLIC, Study, command, points, success
+from experiments.aes_studies import PICTURE, SYMBOLIC, Study, command, signed, success
 from experiments.report import pyplot
 from experiments.store import Artefact, Base, Store, Trained
 from experiments.studies import Table, beside, cell, interval
@@ -96,13 +96,13 @@ def save(store: Store, study: Study, folder: Path) -> str:
     for modality, setting in SETTINGS.items():
         single, mixed = diagonal(found[modality], envs), found[modality][MIXED]
         cells = [
-            cell(*interval(single.mean(axis=1))), cell(*interval(mixed.mean(axis=1))), points(drops(single, mixed), "%"),
+            cell(*interval(single.mean(axis=1))), cell(*interval(mixed.mean(axis=1))), signed(drops(single, mixed)),
         ]  # fmt: skip
         paper = TABLE1[modality] if for_paper else (None,) * 3
         rows.append([setting, *map(beside, cells, paper)])
     one = Table(
         "Table 1: training on one environment, and on all of them together. Accuracy in percent.",
-        ["Setting", "Avg. Single", "Avg. Mixed", "Drop"],
+        ["Setting", "Avg. Single", "Avg. Mixed", "Drop, %"],
         rows,
         f"{', '.join(envs)}; {study.prompts} prompts in every run; {seeds}; one base for each setting. Drop: Avg. Mixed "
         f"against Avg. Single, relative. In parentheses the paper, Qwen3-VL-4B. {study.made}",
@@ -132,7 +132,7 @@ def _save_matrix(
     for i, e in enumerate(envs):
         alone, together = printed(modality, e, e), printed(modality, MIXED, e)
         paper = None if alone is None or together is None else f"{together - alone:+.1f}"
-        last.append(points(change[:, i]) + ("" if paper is None else f" ({paper})"))
+        last.append(signed(change[:, i]) + ("" if paper is None else f" ({paper})"))
     rows.append(["Δ", *last])
     table = Table(
         f"Table {name.removeprefix('table')}: transfer, {SETTINGS[modality].lower()}. A row is what was trained on, a "

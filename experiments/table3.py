@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from aes.files import save_csv
-from experiments.aes_studies import Study, command, mean_values, points
+from experiments.aes_studies import Study, command, mean_values, signed
 from experiments.report import relative_gain
 from experiments.store import Artefact, Base, Store, Trained
 from experiments.studies import Table, beside, cell, interval
@@ -107,11 +107,9 @@ def needs(study: Study) -> list[Artefact]:
 
 
 def values(store: Store, study: Study, row: Row, split: str) -> list[dict[str, float]]:
-    """Per seed the mean scores of single- (ST) and multi-turn (MT) environments."""
-    return [
-        mean_values(store, study.scores(policy, row.splits(study, seed)[split]))
-        for seed, policy in runs(study, row)
-    ]
+    """Mean scores of single- (ST) and multi-turn (MT) environments, one a seed, or one that is the same for all."""
+    scores = [study.scores(policy, row.splits(study, seed)[split]) for seed, policy in runs(study, row)]
+    return [mean_values(store, s) for s in (scores if any(s != scores[0] for s in scores) else scores[:1])]
 
 
 def relative(store: Store, study: Study, row: Row, split: str) -> list[float]:
@@ -124,11 +122,11 @@ def relative(store: Store, study: Study, row: Row, split: str) -> list[float]:
 def split_cells(store: Store, study: Study, row: Row, split: str, paper: Sequence[float]) -> list[str]:
     """ST, MT and Rel. with their intervals, the paper's in parentheses."""
     mine = values(store, study, row, split)
-    cells = [
-        beside(cell(*interval([m[kind] for m in mine])), printed) if kind in mine[0] else "-"
-        for kind, printed in zip(("ST", "MT"), paper)
-    ]
-    rel = "0.0" if row.trained_on is None else points(relative(store, study, row, split))
+    cells = []
+    for kind, printed in zip(("ST", "MT"), paper):
+        found = [m[kind] for m in mine if kind in m]  # a random set can be without multi-turn environments
+        cells.append(beside(cell(*interval(found)), printed) if found else "-")
+    rel = "0.0" if row.trained_on is None else signed(relative(store, study, row, split))
     return [*cells, beside(rel, paper[2])]
 
 
