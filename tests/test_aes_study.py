@@ -2,6 +2,8 @@
 
 import csv
 import dataclasses
+import re
+import sys
 from pathlib import Path
 
 import jax
@@ -379,10 +381,31 @@ def test_what_is_stored_is_not_made_again(done, monkeypatch, capsys):
         assert any((done / "again" / name).glob("*.md"))
 
 
-def test_plan_only_runs_nothing(done, capsys, tmp_path):
-    aes_studies.produce(aes_study.RESULTS, "tiny", done / "aes", runs=tmp_path, seeds=(0,), plan_only=True)
-    said = capsys.readouterr().out
-    assert "2 base policies" in said and "2 sets of gradients" in said and not list(tmp_path.iterdir())
+@pytest.mark.parametrize("preset", ["tiny", "nano"])
+def test_every_script_says_its_plan_alone(done, preset, monkeypatch, capsys, tmp_path):
+    options = [
+        "--preset",
+        preset,
+        "--aes",
+        str(done / "aes"),
+        "--runs",
+        str(tmp_path),
+        "--seeds",
+        "0",
+        "--plan-only",
+    ]
+    scripts = {name: {name: result} for name, result in aes_study.RESULTS.items()} | {
+        "aes_study": aes_study.RESULTS
+    }
+    counts = {}
+    for name, results in scripts.items():
+        monkeypatch.setattr(sys, "argv", [name, *options])
+        aes_studies.command(**results)
+        said = capsys.readouterr().out
+        counts[name] = int(re.search(r"(\d+) training runs", said)[1])
+        assert "minutes to run" in said
+    assert counts["figure4"] == 0 and max(counts.values()) == counts["aes_study"] < sum(counts.values()) / 2
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_base_can_be_exported(done, tmp_path, capsys):
