@@ -232,7 +232,7 @@ def tiny(resolution: int = 64) -> Study:
         return Base(
             envs=tuple(envs),
             model=Model("tiny", resolution=resolution, modality=modality),
-            shapes=Shapes(buckets=(256,), replies=(8,), rows=4, samples=4),
+            shapes=Shapes(buckets=(256,), replies=(40,), rows=4, samples=4),  # one compile each
             cloning=Cloning(steps=16, rows=4),
         )
 
