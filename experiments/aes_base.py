@@ -30,12 +30,11 @@ def main(
     """
     study = PRESETS[preset](*([] if resolution is None else [resolution]))
     base = study.base
-    if not base.cloning.steps:
+    if base.model.path is not None:
         raise SystemExit(f"the base of {preset} is a model folder already: {base.model.path}")
     compilation_cache()
     store = Store(runs / "store")
-    store.make(base)
-    export.main(base.experiment, store.path(base), out, "clone")
+    export.save(store.setup(base.experiment), store.params(base), out)
     print(f"{out}: {len(base.envs)} environments at {study.resolution} px\n{' '.join(base.envs)}")
 
 
