@@ -8,9 +8,10 @@ from pathlib import Path
 import tyro
 
 from agents import hf
+from agents.policy import Params
 from agents.tokenizer import SHIPPED
 from experiments.configs import CLI, DEFAULT, Preset
-from experiments.setup import build, load_params
+from experiments.setup import Setup, build, load_params
 
 
 def main(
@@ -32,8 +33,13 @@ def main(
         params = load_params(setup, run_dir / "checkpoints" / stage)
     except FileNotFoundError as error:
         raise SystemExit(str(error)) from None
+    save(setup, params, out)
+
+
+def save(setup: Setup, params: Params, out: Path) -> None:
+    """A model folder with these parameters."""
     hf.save_pretrained(params, setup.policy.config, out)
-    path = experiment.model.path
+    path = setup.config.model.path
     tokenizer = SHIPPED if path is None else path / "tokenizer.json"
     (out / "tokenizer.json").write_bytes(tokenizer.read_bytes())
 

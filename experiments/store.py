@@ -17,6 +17,8 @@ import jax
 import numpy as np
 
 import jaxenv
+from aes import conflict
+from aes.formats import made
 from agents.cloning import Config as Cloning
 from agents.grpo import Config as GRPO
 from agents.policy import Params, Shapes
@@ -28,6 +30,7 @@ from experiments.train import clone, reinforce
 from jaxenv import MixedBatch
 
 VERSION = 1  # of the code: raise it when a change changes results
+HELD = 2  # policies in memory at a time: one that is trained, and its base; a large one fills a machine
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,22 @@ class Score:
     temperature: float = 1.0
 
 
-Artefact = Base | Trained | Score
+@dataclass(frozen=True)
+class Gradients:
+    """GRPO gradients of one policy in environments, sketched, at the resolution and in the modality of its model."""
+
+    policy: Policy
+    envs: tuple[str, ...]
+    settings: conflict.Settings
+
+    def __post_init__(self):
+        model = self.policy.experiment.model
+        mine = (self.settings.resolution, self.settings.modality)
+        if mine != (model.resolution, model.modality):
+            raise ValueError(f"gradients at {mine} of a policy at {(model.resolution, model.modality)}")
+
+
+Artefact = Base | Trained | Score | Gradients
 
 
 class Episodes(NamedTuple):
@@ -95,7 +113,7 @@ class Episodes(NamedTuple):
 
 def needs(artefact: Artefact) -> Iterator[Artefact]:
     """The artefact and all it is made from, what comes first first."""
-    if isinstance(artefact, Score):
+    if isinstance(artefact, Score | Gradients):
         yield from needs(artefact.policy)
     elif isinstance(artefact, Trained):
         yield from needs(artefact.base)
@@ -105,7 +123,7 @@ def needs(artefact: Artefact) -> Iterator[Artefact]:
 def plan(artefacts: Iterable[Artefact]) -> list[Artefact]:
     """All that is needed, each once, in an order in which it can be made."""
     found = dict.fromkeys(part for artefact in artefacts for part in needs(artefact))
-    rank = {Base: 0, Trained: 1, Score: 2}
+    rank = {Base: 0, Trained: 1, Score: 2, Gradients: 3}
     return sorted(found, key=lambda a: rank[type(a)])
 
 
@@ -142,6 +160,8 @@ class Store:
             began = time.perf_counter()
             if isinstance(part, Score):
                 self._play(part)
+            elif isinstance(part, Gradients):
+                self._differentiate(part)
             else:
                 self._train(part)
             write(self.path(part) / "done.json", json.dumps({"seconds": time.perf_counter() - began}))
@@ -161,14 +181,24 @@ class Store:
         stored = np.load(self.path(score) / "episodes.npz")
         return Episodes(stored["success"], stored["value"])
 
+    def cosines(self, gradients: Gradients) -> conflict.Conflict:
+        """What gradients say about the environments, in their order; made if missing."""
+        self.make(gradients)
+        files = [self.path(gradients) / "gradients" / f"{e}.npz" for e in gradients.envs]
+        return conflict.conflict(np.stack([np.load(f)["sketch"] for f in files]), gradients.settings.needed)
+
     def run(self, policy: Policy) -> Run:
         """The run folder of a policy, to read its curves."""
         return Run(self.path(policy), policy.experiment, resume=True)
 
     def setup(self, experiment: Experiment) -> Setup:
-        if experiment not in self._setups:
-            self._setups[experiment] = build(experiment)
-        return self._setups[experiment]
+        found = self._setups.pop(experiment, None)
+        if found is None:
+            while len(self._setups) >= HELD:
+                del self._setups[next(iter(self._setups))]  # asked for longest ago
+            found = build(experiment)
+        self._setups[experiment] = found
+        return found
 
     def _train(self, policy: Policy) -> None:
         setup, run = self.setup(policy.experiment), self.run(policy)
@@ -194,6 +224,15 @@ class Store:
             success=scores.success[score.env].astype(bool),
             value=scores.value[score.env],
         )
+
+    def _differentiate(self, gradients: Gradients) -> None:
+        policy, settings = gradients.policy, gradients.settings
+        setup, params = self.setup(policy.experiment), self.params(policy)
+        head = made("conflict", as_dict(gradients))
+        conflict.compute(
+            self.path(gradients), gradients.envs, setup.policy, params, setup.writer, setup.config.shapes, settings,
+            head=head, progress=True,
+        )  # fmt: skip
 
 
 def single_turn(env_id: str) -> bool:

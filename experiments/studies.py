@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import scipy.stats
@@ -28,7 +28,7 @@ from curriculum.scale_only import ScaleOnly
 from curriculum.vcrl import VCRL
 from experiments.configs import Model
 from experiments.run import compilation_cache, write
-from experiments.store import Artefact, Base, Score, Store, Trained, plan, single_turn
+from experiments.store import Artefact, Base, Gradients, Score, Store, Trained, plan, single_turn
 from jaxenv.sets import AES30
 
 
@@ -221,14 +221,31 @@ class Result(Protocol):
         """Writes it as Markdown, CSV and PNG, from a store that has all it needs; gives the Markdown."""
 
 
-GUESS = {Base: 420.0, Trained: 300.0, Score: 8.0}  # seconds, where the store has nothing of the kind to go by
+# Seconds a unit, where the store has nothing of the kind to go by.
+GUESS = {Base: 420.0, Trained: 0.5, Score: 8.0, Gradients: 60.0}
+LABELS = {
+    Base: "base policies",
+    Trained: "training runs",
+    Score: "evaluations",
+    Gradients: "sets of gradients",
+}
+
+
+def units(artefact: Artefact) -> int:
+    """What its time grows with: prompts of a training run, environments of gradients."""
+    if isinstance(artefact, Trained):
+        return artefact.prompts
+    return len(artefact.envs) if isinstance(artefact, Gradients) else 1
 
 
 def expected_seconds(store: Store, wanted: Sequence[Artefact]) -> dict[Artefact, float]:
-    """For every missing artefact: the mean of what the store took for its kind."""
-    known = {kind: [store.seconds(a) for a in wanted if type(a) is kind and store.has(a)] for kind in GUESS}
-    mean = {kind: float(np.mean(known[kind])) if known[kind] else GUESS[kind] for kind in GUESS}
-    return {a: mean[type(a)] for a in wanted if not store.has(a)}
+    """For every missing artefact: what the store took for its kind, in the mean over units."""
+    mean = {}
+    for kind, guess in GUESS.items():
+        known = [a for a in wanted if type(a) is kind and store.has(a)]
+        total = sum(units(a) for a in known)
+        mean[kind] = sum(store.seconds(a) for a in known) / total if known else guess
+    return {a: mean[type(a)] * units(a) for a in wanted if not store.has(a)}
 
 
 def describe_plan(store: Store, results: Mapping[str, Sequence[Artefact]]) -> str:
@@ -237,8 +254,10 @@ def describe_plan(store: Store, results: Mapping[str, Sequence[Artefact]]) -> st
     missing = expected_seconds(store, wanted)
     uses = Counter(a for needed in results.values() for a in set(plan(needed)))
     lines = []
-    for kind, label in ((Base, "base policies"), (Trained, "training runs"), (Score, "evaluations")):
+    for kind, label in LABELS.items():
         mine = [a for a in wanted if type(a) is kind]
+        if kind is Gradients and not mine:
+            continue
         shared, todo = sum(uses[a] > 1 for a in mine), sum(a in missing for a in mine)
         lines.append(f"{len(mine)} {label}, {shared} of them shared between results; {todo} missing")
     return "\n".join([*lines, f"about {sum(missing.values()) / 60:.0f} minutes to run"])
@@ -257,7 +276,11 @@ def produce(
         runs: holds the store and one folder of results per preset.
         plan_only: print what would be run, and stop.
     """
-    study, store = PRESETS[preset](), Store(runs / "store")
+    carry_out(results, PRESETS[preset](), Store(runs / "store"), runs / "results" / preset, plan_only)
+
+
+def carry_out(results: Mapping[str, Result], study: Any, store: Store, folder: Path, plan_only: bool) -> None:
+    """Say what the results of a study need, make what is missing, write the results into `folder`."""
     needed = {name: result.needs(study) for name, result in results.items()}
     print(describe_plan(store, needed))
     if plan_only:
@@ -265,13 +288,13 @@ def produce(
     compilation_cache()
     wanted = plan(a for artefacts in needed.values() for a in artefacts)
     missing = expected_seconds(store, wanted)
-    with tqdm(total=round(sum(missing.values())), desc=preset, unit="s", unit_scale=True) as bar:
+    with tqdm(total=round(sum(missing.values())), desc=folder.name, unit="s", unit_scale=True) as bar:
         for artefact, seconds in missing.items():
             bar.set_postfix_str(type(artefact).__name__.lower())
             store.make(artefact)
             bar.update(round(seconds))
     for result in results.values():
-        print(f"\n{result.save(store, study, runs / 'results' / preset)}", flush=True)
+        print(f"\n{result.save(store, study, folder)}", flush=True)
 
 
 def command(**results: Result) -> None:
