@@ -3,7 +3,7 @@ PYTHON ?= $(shell for p in python3.12 python3.13 python3; do $$p -c "" 2>/dev/nu
 VENV ?= .venv
 RUN = $(VENV)/bin/python
 ARGS ?=
-STUDIES = tests/test_study.py
+STUDIES = tests/test_study.py tests/test_aes_study.py
 
 .PHONY: quickstart test test-all test-studies test-parity check format bench gallery goldens tokenizer
 

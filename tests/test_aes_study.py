@@ -351,6 +351,7 @@ def done(tmp_path_factory):
     return runs
 
 
+@pytest.mark.slow
 def test_results_are_written(done):
     folder = done / "results" / "tiny"
     tables = {f"table{n}" for n in (1, 3, 4, 9, 10, 11, 12)} | {f"figure{n}" for n in (3, 4, 7)}
@@ -370,6 +371,7 @@ def test_results_are_written(done):
     assert store.cosines(s.gradients_of(SYMBOLIC, 0)).cosine.shape == (2, 2)
 
 
+@pytest.mark.slow
 def test_what_is_stored_is_not_made_again(done, monkeypatch, capsys):
     for made in ("_train", "_play", "_differentiate"):
         monkeypatch.setattr(Store, made, lambda self, artefact: pytest.fail(f"{artefact} was made again"))
@@ -381,6 +383,7 @@ def test_what_is_stored_is_not_made_again(done, monkeypatch, capsys):
         assert any((done / "again" / name).glob("*.md"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", ["tiny", "nano"])
 def test_every_script_says_its_plan_alone(done, preset, monkeypatch, capsys, tmp_path):
     options = [
@@ -408,6 +411,7 @@ def test_every_script_says_its_plan_alone(done, preset, monkeypatch, capsys, tmp
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_the_base_can_be_exported(done, tmp_path, capsys):
     aes_base.main("tiny", tmp_path / "base", runs=done)
     assert "rotate_matrix tictactoe_qa" in capsys.readouterr().out
