@@ -1,5 +1,6 @@
 """The folder that servers read: a model in the Hugging Face layout whose weights are replaced after every update."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -36,16 +37,11 @@ def write_weights(params: Params, config: Config, folder: Path) -> Path:
         aside.replace(file)
         _flush(file.parent)
     except (OSError, SafetensorError) as error:
-        _remove(aside)
+        # Why it cannot be removed is why it could not be written.
+        with contextlib.suppress(OSError):
+            aside.unlink(missing_ok=True)
         raise ExportFailed(f"the weights could not be written to {file}: {error}") from error
     return file
-
-
-def _remove(file: Path) -> None:
-    try:
-        file.unlink(missing_ok=True)
-    except OSError:
-        pass  # the reason why it cannot be removed is the one that is being reported
 
 
 def _flush(path: Path) -> None:

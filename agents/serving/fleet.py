@@ -1,0 +1,304 @@
+"""One or more servers as one generator: every reply by the learner's weights of the moment, whatever fails on the way."""
+
+import contextlib
+import secrets
+import threading
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import jax
+import numpy as np
+from jax import Array
+
+from agents.policy import Params, Policy, Samples
+from agents.prompts import Prompt
+from agents.serving.client import (
+    Client,
+    Reply,
+    Request,
+    Sampling,
+    ServingError,
+    StaleWeights,
+    Unavailable,
+)
+from agents.serving.launcher import Launcher
+from agents.serving.weights import write_folder, write_weights
+
+
+@dataclass(frozen=True)
+class Config:
+    """Which servers, and how patiently."""
+
+    urls: tuple[
+        str, ...
+    ] = ()  # servers that run already and read the run folder; none: they are started here
+    executable: str = ".venv-serving/bin/vllm"  # what is started
+    devices: tuple[str, ...] = ("",)  # CUDA_VISIBLE_DEVICES of each started server; "": this process's
+    dtype: Literal["bfloat16", "float32"] = "bfloat16"
+    max_length: int = 4096  # tokens of a prompt and its reply
+    arguments: tuple[str, ...] = ()  # further ones of `vllm serve`
+    concurrency: int = 32  # requests at a time and server
+    together: int = 16  # replies of one request, at most
+    tries: int = 4  # of one request, each on the least busy server
+    timeout: float = 600.0  # seconds of one request or weight update
+    start_timeout: float = 900.0  # seconds until a started server must be healthy
+
+    def __post_init__(self):
+        for name in ("max_length", "concurrency", "together", "tries", "timeout", "start_timeout"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"serving.{name} must be positive, got {getattr(self, name)}")
+        if not self.devices and not self.urls:
+            raise ValueError("serving.devices must name at least one server, or serving.urls")
+        if len(set(self.urls)) != len(self.urls):
+            raise ValueError(f"serving.urls must be distinct, got {self.urls}")
+
+
+@dataclass
+class Server:
+    """One of the fleet. `ready` says that it serves the fleet's weights, as far as is known."""
+
+    client: Client | None = None
+    launcher: Launcher | None = None  # None: somebody else's; it cannot be restarted from here
+    ready: bool = False
+    busy: int = 0
+    trouble: str = "no weights were pushed yet"
+    lock: threading.Lock = field(default_factory=threading.Lock)  # of its repair
+
+    @property
+    def name(self) -> str:
+        return self.client.url if self.client else "a server that is down"
+
+
+class Fleet:
+    """Servers that hold one version of the weights.
+
+    Replies are only taken from weights that carry the version of the last `push`. A server that fails, restarts or
+    turns out to hold other weights is given the right ones (or is started anew from the model folder, which always
+    holds the newest) before it is asked again, and its requests go elsewhere meanwhile.
+
+    Args:
+        folder: the model folder; `write_folder` has filled it.
+        servers: none of them needs to be running.
+    """
+
+    def __init__(self, config: Config, policy: Policy, folder: Path, servers: Sequence[Server]):
+        if not servers:
+            raise ValueError("a fleet has at least one server")
+        self.config, self.policy, self.folder, self.servers = config, policy, folder, list(servers)
+        self.version: str | None = None  # of the last push that succeeded
+        self.counts: Counter[str] = Counter()  # replies, requests, retries, repairs, restarts, pushes
+        self._file: Path | None = None
+        # Labels of another run, or of this one before it was killed, are never mistaken for ours.
+        self._run, self._pushes = secrets.token_hex(4), 0
+        self._turn = threading.Lock()  # pushing and generating take turns
+        self._choice = threading.Condition()  # who is busy, who is ready
+
+    # ---- weights ----
+
+    def push(self, params: Params) -> str:
+        """Give every server these weights; returns their version. Until the next push all replies are theirs.
+
+        A server that does not take them is restarted with them if it was started here, and left out until the next
+        push otherwise.
+
+        Raises:
+            ExportFailed: they could not be written. Servers and version stay as they were.
+            ServingError: no server has them. Nothing can be generated until a push succeeds.
+        """
+        with self._turn:
+            self._file = write_weights(params, self.policy.config, self.folder)
+            self._pushes += 1
+            self.version = f"{self._run}-{self._pushes}"
+            self.counts["pushes"] += 1
+            for server in self.servers:
+                server.ready = False
+            with ThreadPoolExecutor(len(self.servers)) as pool:
+                list(pool.map(self._repair, self.servers))
+            if not any(server.ready for server in self.servers):
+                version, self.version = self.version, None
+                raise ServingError(f"no server took the weights {version}: {self._troubles()}")
+            return self.version
+
+    def _repair(self, server: Server) -> None:
+        """Try to make a server serve the fleet's weights; `ready` says whether it does."""
+        with server.lock:
+            if server.ready:
+                return
+            self.counts["repairs"] += 1
+            try:
+                if server.client is not None and (server.launcher is None or server.launcher.running):
+                    server.client.push(self._file, self.version)
+                    server.ready = True
+                    return
+            except ServingError as error:
+                server.trouble = str(error)
+            if server.launcher is not None:
+                self._restart(server)
+
+    def _restart(self, server: Server) -> None:
+        if server.client is not None:
+            self.counts["restarts"] += 1
+            server.client.close()
+        server.launcher.stop()
+        server.client = None
+        try:
+            server.client = server.launcher.start(self.config.timeout, self.config.concurrency)
+            server.client.label(self.version)  # it has loaded the newest weights: they are in its folder
+            server.ready = True
+        except ServingError as error:
+            server.trouble = str(error)
+
+    def _troubles(self) -> str:
+        return "; ".join(f"{server.name}: {server.trouble}" for server in self.servers)
+
+    def close(self) -> None:
+        """Stop what was started here."""
+        for server in self.servers:
+            server.ready = False
+            if server.client is not None:
+                server.client.close()
+                server.client = None
+            if server.launcher is not None:
+                server.launcher.stop()
+
+    # ---- replies ----
+
+    def generate(
+        self, prompts: Sequence[Prompt], counts: Sequence[int], key: Array, sampling: Sampling
+    ) -> list[Samples]:
+        """See `agents.policy.Generator`. Every reply is there exactly once, or this raises.
+
+        Raises:
+            ValueError: a malformed prompt or count.
+            Rejected: the servers refuse a request.
+            ServingError: no server answers, however often it was tried.
+        """
+        if len(counts) != len(prompts) or min(counts, default=1) < 1:
+            raise ValueError(f"{len(prompts)} prompts need as many counts of at least 1, got {list(counts)}")
+        with self._turn:
+            if self.version is None:
+                raise ServingError("there are no weights to generate with: push some first")
+            requests = self._requests(prompts, counts, key)
+            with ThreadPoolExecutor(self.config.concurrency * len(self.servers)) as pool:
+                asked = [pool.submit(self._ask, request, sampling) for _, request in requests]
+                try:
+                    answers = [future.result() for future in asked]
+                except BaseException:
+                    for future in asked:
+                        future.cancel()
+                    raise
+            replies: list[list[Reply]] = [[] for _ in prompts]
+            for (i, _), answer in zip(requests, answers):
+                replies[i] += answer
+            self.counts["replies"] += sum(counts)
+            return [self._samples(some, sampling.max_new) for some in replies]
+
+    def _requests(self, prompts, counts, key) -> list[tuple[int, Request]]:
+        """Which prompt, and a request for some of its replies."""
+        parts = [
+            (i, min(self.config.together, count - start))
+            for i, count in enumerate(counts)
+            for start in range(0, count, self.config.together)
+        ]
+        seeds = jax.random.randint(
+            key, (len(parts),), 0, np.iinfo(np.int32).max - self.config.together, np.int32
+        )
+        return [(i, Request(prompts[i], n, int(seed))) for (i, n), seed in zip(parts, np.asarray(seeds))]
+
+    def _ask(self, request: Request, sampling: Sampling) -> list[Reply]:
+        error: ServingError | None = None
+        for _ in range(self.config.tries):
+            with self._least_busy() as server:
+                if server is None:
+                    break
+                try:
+                    self.counts["requests"] += 1
+                    return server.client.generate(self.policy, request, sampling, self.version)
+                except (Unavailable, StaleWeights) as failure:
+                    error, server.trouble, server.ready = failure, str(failure), False
+                    self.counts["retries"] += 1
+            self._repair(server)
+        raise ServingError(f"a request stayed without an answer: {error or self._troubles()}") from error
+
+    @contextlib.contextmanager
+    def _least_busy(self) -> Iterator[Server | None]:
+        """The ready server with the fewest requests; if none is, one that could be repaired; None if none could."""
+        ready = [server for server in self.servers if server.ready]
+        if not ready:
+            for server in self.servers:
+                self._repair(server)
+            ready = [server for server in self.servers if server.ready]
+        if not ready:
+            yield None
+            return
+        with self._choice:
+            server = min(ready, key=lambda s: s.busy)
+            server.busy += 1
+        try:
+            yield server
+        finally:
+            with self._choice:
+                server.busy -= 1
+
+    def _samples(self, replies: Sequence[Reply], length: int) -> Samples:
+        shape = (len(replies), length)
+        tokens = np.full(shape, self.policy.config.pad, np.int32)
+        log_probs, mask = np.zeros(shape, np.float32), np.zeros(shape, bool)
+        for row, reply in enumerate(replies):
+            n = len(reply.tokens)
+            tokens[row, :n], log_probs[row, :n], mask[row, :n] = reply.tokens, reply.log_probs, True
+        return Samples(tokens, log_probs, mask, tuple(reply.version for reply in replies))
+
+
+@dataclass(frozen=True)
+class ServedGenerator:
+    """A fleet at one temperature (see `agents.policy.Generator`)."""
+
+    fleet: Fleet
+    sampling: Sampling
+    version: str  # that its replies must have: pushing other weights ends its use
+    at_once: int = 1
+
+    def generate(self, prompts: Sequence[Prompt], counts: Sequence[int], key: Array) -> list[Samples]:
+        if self.version != self.fleet.version:
+            raise StaleWeights(
+                f"the servers hold {self.fleet.version!r}, this generator is for {self.version!r}"
+            )
+        return self.fleet.generate(prompts, counts, key, self.sampling)
+
+
+def served(fleet: Fleet, params: Params, max_new: int, temperature: float) -> ServedGenerator:
+    """Push parameters and generate with them."""
+    version = fleet.push(params)
+    return ServedGenerator(fleet, Sampling(max_new, temperature), version)
+
+
+def open_fleet(config: Config, policy: Policy, run: Path, resolution: int, source: Path | None) -> Fleet:
+    """The servers of a config, with their files in `run`; started ones start at the first push.
+
+    Args:
+        resolution, source: see `write_folder`.
+    """
+    folder = run / "model"
+    write_folder(folder, policy.config, resolution, source)
+    if config.urls:
+        servers = [
+            Server(Client(url, timeout=config.timeout, connections=config.concurrency)) for url in config.urls
+        ]
+    else:
+        servers = [
+            Server(
+                launcher=Launcher(
+                    config.executable, folder, run / f"server_{i}.log",
+                    dtype=config.dtype, max_length=config.max_length, arguments=config.arguments,
+                    environment={"CUDA_VISIBLE_DEVICES": device} if device else {},
+                    start_timeout=config.start_timeout,
+                )
+            )
+            for i, device in enumerate(config.devices)
+        ]  # fmt: skip
+    return Fleet(config, policy, folder, servers)
