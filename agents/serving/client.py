@@ -122,7 +122,9 @@ class Client:
     def _call(self, method: str, path: str, **arguments) -> httpx.Response:
         try:
             response = self._http.request(method, path, **arguments)
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, RuntimeError) as error:
+            if isinstance(error, RuntimeError) and not self._http.is_closed:
+                raise
             raise Unavailable(f"{self.url}{path}: {type(error).__name__} {error}".rstrip()) from error
         if response.status_code == 200:
             return response

@@ -3,6 +3,7 @@
 import contextlib
 import secrets
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -43,12 +44,13 @@ class Config:
     arguments: tuple[str, ...] = ()  # further ones of `vllm serve`
     concurrency: int = 32  # requests at a time and server
     together: int = 16  # replies of one request, at most
-    tries: int = 4  # of one request, each on the least busy server
+    tries: int = 4  # of one request, elsewhere if there is an elsewhere
+    backoff: float = 0.5  # seconds before the second try, doubled each time
     timeout: float = 600.0  # seconds of one request or weight update
     start_timeout: float = 900.0  # seconds until a started server must be healthy
 
     def __post_init__(self):
-        for name in ("max_length", "concurrency", "together", "tries", "timeout", "start_timeout"):
+        for name in ("max_length", "concurrency", "together", "tries", "backoff", "timeout", "start_timeout"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"serving.{name} must be positive, got {getattr(self, name)}")
         if not self.devices and not self.urls:
@@ -64,13 +66,17 @@ class Server:
     client: Client | None = None
     launcher: Launcher | None = None  # None: somebody else's; it cannot be restarted from here
     ready: bool = False
+    life: int = (
+        0  # counts how often it was made ready: a failure in an earlier life says nothing about this one
+    )
     busy: int = 0
     trouble: str = "no weights were pushed yet"
     lock: threading.Lock = field(default_factory=threading.Lock)  # of its repair
 
     @property
     def name(self) -> str:
-        return self.client.url if self.client else "a server that is down"
+        client = self.client
+        return client.url if client else "a server that is down"
 
 
 class Fleet:
@@ -95,7 +101,7 @@ class Fleet:
         # Labels of another run, or of this one before it was killed, are never mistaken for ours.
         self._run, self._pushes = secrets.token_hex(4), 0
         self._turn = threading.Lock()  # pushing and generating take turns
-        self._choice = threading.Condition()  # who is busy, who is ready
+        self._choice = threading.Lock()  # of the counts: who is busy, what happened
 
     # ---- weights ----
 
@@ -113,44 +119,53 @@ class Fleet:
             self._file = write_weights(params, self.policy.config, self.folder)
             self._pushes += 1
             self.version = f"{self._run}-{self._pushes}"
-            self.counts["pushes"] += 1
+            self._count("pushes")
             for server in self.servers:
                 server.ready = False
             with ThreadPoolExecutor(len(self.servers)) as pool:
-                list(pool.map(self._repair, self.servers))
+                list(pool.map(lambda server: self._repair(server, server.life), self.servers))
             if not any(server.ready for server in self.servers):
                 version, self.version = self.version, None
                 raise ServingError(f"no server took the weights {version}: {self._troubles()}")
             return self.version
 
-    def _repair(self, server: Server) -> None:
-        """Try to make a server serve the fleet's weights; `ready` says whether it does."""
+    def _repair(self, server: Server, life: int) -> None:
+        """Make a server that failed in this life of it serve the fleet's weights; `ready` says whether it does."""
         with server.lock:
-            if server.ready:
-                return
-            self.counts["repairs"] += 1
-            try:
-                if server.client is not None and (server.launcher is None or server.launcher.running):
+            if server.life != life:
+                return  # somebody else has seen to it
+            server.ready = False
+            self._count("repairs")
+            if server.client is not None and (server.launcher is None or server.launcher.running):
+                try:
                     server.client.push(self._file, self.version)
-                    server.ready = True
+                    self._is_ready(server)
                     return
-            except ServingError as error:
-                server.trouble = str(error)
+                except ServingError as error:
+                    server.trouble = str(error)
             if server.launcher is not None:
                 self._restart(server)
 
     def _restart(self, server: Server) -> None:
-        if server.client is not None:
-            self.counts["restarts"] += 1
-            server.client.close()
+        client, server.client = server.client, None
+        if client is not None:
+            self._count("restarts")
+            client.close()
         server.launcher.stop()
-        server.client = None
         try:
             server.client = server.launcher.start(self.config.timeout, self.config.concurrency)
             server.client.label(self.version)  # it has loaded the newest weights: they are in its folder
-            server.ready = True
+            self._is_ready(server)
         except ServingError as error:
             server.trouble = str(error)
+
+    def _is_ready(self, server: Server) -> None:
+        server.life += 1
+        server.ready = True
+
+    def _count(self, what: str) -> None:
+        with self._choice:
+            self.counts[what] += 1
 
     def _troubles(self) -> str:
         return "; ".join(f"{server.name}: {server.trouble}" for server in self.servers)
@@ -194,52 +209,65 @@ class Fleet:
             replies: list[list[Reply]] = [[] for _ in prompts]
             for (i, _), answer in zip(requests, answers):
                 replies[i] += answer
-            self.counts["replies"] += sum(counts)
             return [self._samples(some, sampling.max_new) for some in replies]
 
     def _requests(self, prompts, counts, key) -> list[tuple[int, Request]]:
         """Which prompt, and a request for some of its replies."""
-        parts = [
-            (i, min(self.config.together, count - start))
+        rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+        most = self.config.together
+        return [
+            (i, Request(prompts[i], min(most, count - start), int(rng.integers(2**31 - most))))
             for i, count in enumerate(counts)
-            for start in range(0, count, self.config.together)
+            for start in range(0, count, most)
         ]
-        seeds = jax.random.randint(
-            key, (len(parts),), 0, np.iinfo(np.int32).max - self.config.together, np.int32
-        )
-        return [(i, Request(prompts[i], n, int(seed))) for (i, n), seed in zip(parts, np.asarray(seeds))]
 
     def _ask(self, request: Request, sampling: Sampling) -> list[Reply]:
-        error: ServingError | None = None
-        for _ in range(self.config.tries):
-            with self._least_busy() as server:
-                if server is None:
-                    break
+        tried: set[int] = set()
+        for attempt in range(self.config.tries):
+            if attempt:
+                self._count("retries")
+                time.sleep(self.config.backoff * 2 ** (attempt - 1))
+            with self._least_busy(tried) as (index, client, life):
+                if client is None:
+                    continue
+                self._count("requests")
                 try:
-                    self.counts["requests"] += 1
-                    return server.client.generate(self.policy, request, sampling, self.version)
+                    return client.generate(self.policy, request, sampling, self.version)
                 except (Unavailable, StaleWeights) as failure:
-                    error, server.trouble, server.ready = failure, str(failure), False
-                    self.counts["retries"] += 1
-            self._repair(server)
-        raise ServingError(f"a request stayed without an answer: {error or self._troubles()}") from error
+                    error = failure
+            tried.add(index)
+            server = self.servers[index]
+            server.trouble = str(error)
+            try:
+                client.check(
+                    self.version
+                )  # it is there and holds the weights: the request may be tried again
+            except ServingError:
+                self._repair(server, life)
+        raise ServingError(f"a request was tried {self.config.tries} times: {self._troubles()}")
 
     @contextlib.contextmanager
-    def _least_busy(self) -> Iterator[Server | None]:
-        """The ready server with the fewest requests; if none is, one that could be repaired; None if none could."""
-        ready = [server for server in self.servers if server.ready]
-        if not ready:
+    def _least_busy(self, tried: set[int]) -> Iterator[tuple[int, Client | None, int]]:
+        """A ready server that was not tried, if there is one; the one with the fewest requests. Client None: none is."""
+        if not any(server.ready for server in self.servers):
             for server in self.servers:
-                self._repair(server)
-            ready = [server for server in self.servers if server.ready]
-        if not ready:
-            yield None
-            return
+                self._repair(server, server.life)
         with self._choice:
-            server = min(ready, key=lambda s: s.busy)
-            server.busy += 1
+            ready = [
+                (i in tried, server.busy, i)
+                for i, server in enumerate(self.servers)
+                if server.ready and server.client is not None
+            ]
+            if ready:
+                *_, index = min(ready)
+                server = self.servers[index]
+                client, life = server.client, server.life
+                server.busy += 1
+        if not ready:
+            yield -1, None, 0
+            return
         try:
-            yield server
+            yield index, client, life
         finally:
             with self._choice:
                 server.busy -= 1
