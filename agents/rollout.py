@@ -197,8 +197,10 @@ def _fill(
     samples = generator.generate([prompts[p] for p, _ in short], [n for _, n in short], key)
     asked_for = getattr(generator, "version", "")
     for (p, n), s in zip(short, samples, strict=True):
-        if len(s.tokens) != n or (s.versions or ("",) * n) != (asked_for,) * n:
-            raise StaleSamples(f"{n} replies by the weights {asked_for!r} were asked for, got {s.versions}")
+        if len(s.tokens) != n:
+            raise ValueError(f"{n} replies to a prompt were asked for, {len(s.tokens)} came")
+        if (s.versions or ("",) * n) != (asked_for,) * n:
+            raise StaleSamples(f"replies by the weights {asked_for!r} were asked for, got {s.versions}")
         pool.setdefault(p, []).extend(zip(s.tokens[::-1], s.log_probs[::-1], s.mask[::-1]))
 
 

@@ -155,7 +155,7 @@ class Client:
         """The served model's name and the most tokens of a prompt with its reply."""
         cards = self._json("GET", "/v1/models").get("data") or []
         for card in cards:
-            if self.model in (None, card.get("id")):
+            if self.model in (None, card.get("id")) and card.get("max_model_len"):
                 self._max_length = int(card["max_model_len"])
                 return card["id"], self._max_length
         raise WrongReply(f"{self.url} serves {[card.get('id') for card in cards]}, not {self.model!r}")
@@ -182,9 +182,11 @@ class Client:
         self.check(version)
 
     def _reset(self, cache: str) -> None:
-        response = self._call("POST", f"/reset_{cache}_cache")
-        # Only the prefix cache reports whether it was dropped.
-        if cache == "prefix" and not response.json().get("success"):
+        path = f"/reset_{cache}_cache"
+        # Only the prefix cache reports whether it was dropped; the others answer nothing.
+        if cache != "prefix":
+            self._call("POST", path)
+        elif not self._json("POST", path).get("success"):
             raise Unavailable(f"{self.url}: the prefix cache is in use and was not dropped")
 
     def label(self, version: str) -> None:

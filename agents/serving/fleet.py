@@ -1,6 +1,7 @@
 """One or more servers as one generator: every reply by the learner's weights of the moment, whatever fails on the way."""
 
 import contextlib
+import logging
 import secrets
 import threading
 import time
@@ -28,6 +29,8 @@ from agents.serving.client import (
 )
 from agents.serving.launcher import Launcher
 from agents.serving.weights import write_folder, write_weights
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -66,9 +69,8 @@ class Server:
     client: Client | None = None
     launcher: Launcher | None = None  # None: somebody else's; it cannot be restarted from here
     ready: bool = False
-    life: int = (
-        0  # counts how often it was made ready: a failure in an earlier life says nothing about this one
-    )
+    life: int = 0  # counts its repairs: a failure in an earlier life says nothing about this one
+    failures: int = 0  # repairs in a row that did not help
     busy: int = 0
     trouble: str = "no weights were pushed yet"
     lock: threading.Lock = field(default_factory=threading.Lock)  # of its repair
@@ -121,7 +123,7 @@ class Fleet:
             self.version = f"{self._run}-{self._pushes}"
             self._count("pushes")
             for server in self.servers:
-                server.ready = False
+                server.ready, server.failures = False, 0
             with ThreadPoolExecutor(len(self.servers)) as pool:
                 list(pool.map(lambda server: self._repair(server, server.life), self.servers))
             if not any(server.ready for server in self.servers):
@@ -132,17 +134,19 @@ class Fleet:
     def _repair(self, server: Server, life: int) -> None:
         """Make a server that failed in this life of it serve the fleet's weights; `ready` says whether it does."""
         with server.lock:
-            if server.life != life:
-                return  # somebody else has seen to it
+            if server.life != life or server.failures >= self.config.tries:
+                return  # somebody else has seen to it, or it is beyond repair
             server.ready = False
+            server.life += 1
+            server.failures += 1
             self._count("repairs")
             if server.client is not None and (server.launcher is None or server.launcher.running):
                 try:
                     server.client.push(self._file, self.version)
-                    self._is_ready(server)
+                    server.ready, server.failures = True, 0
                     return
                 except ServingError as error:
-                    server.trouble = str(error)
+                    self._complain(server, error)
             if server.launcher is not None:
                 self._restart(server)
 
@@ -155,13 +159,13 @@ class Fleet:
         try:
             server.client = server.launcher.start(self.config.timeout, self.config.concurrency)
             server.client.label(self.version)  # it has loaded the newest weights: they are in its folder
-            self._is_ready(server)
+            server.ready, server.failures = True, 0
         except ServingError as error:
-            server.trouble = str(error)
+            self._complain(server, error)
 
-    def _is_ready(self, server: Server) -> None:
-        server.life += 1
-        server.ready = True
+    def _complain(self, server: Server, error: ServingError) -> None:
+        server.trouble = str(error)
+        _log.warning("%s", error)
 
     def _count(self, what: str) -> None:
         with self._choice:
@@ -237,7 +241,7 @@ class Fleet:
                     error = failure
             tried.add(index)
             server = self.servers[index]
-            server.trouble = str(error)
+            self._complain(server, error)
             try:
                 client.check(
                     self.version
