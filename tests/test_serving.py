@@ -10,13 +10,14 @@ import os
 import resource
 import sys
 import threading
+from functools import cache
 from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
 from fake_server import CACHES, FakeServer, HashEngine, JaxEngine
-from small import SHAPES, narrow, prompts, request, setup
+from small import SHAPES, narrow, request, setup
 
 from agents.policy import JaxGenerator, Samples, create
 from agents.prompts import Prompt
@@ -42,9 +43,20 @@ REAL = os.environ.get("JAXENV_SERVER_URL")
 CONFIG = Config(concurrency=4, together=MOST, tries=3, backoff=0.01, timeout=60)
 
 
+@cache
 def weights(seed: int):
-    """Parameters of the tiny policy: 0 are the ones of `setup`."""
-    return setup().params if seed == 0 else create(setup().policy.config, jax.random.key(seed))[1]
+    """Parameters of the tiny policy."""
+    return create(setup().policy.config, jax.random.key(seed))[1]
+
+
+@cache
+def prompts(count: int) -> list[Prompt]:
+    """Prompts of several lengths with random pictures."""
+    rng, side = np.random.default_rng(0), setup().config.model.resolution
+    pictures = rng.integers(0, 256, (count, side, side, 3), np.uint8)
+    return [
+        setup().writer("Where is the treasure? " * (1 + i % 3), picture) for i, picture in enumerate(pictures)
+    ]
 
 
 @pytest.fixture(scope="module")
