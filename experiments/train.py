@@ -20,11 +20,11 @@ from experiments import report
 from experiments.configs import CLI, DEFAULT, Evaluation, Preset
 from experiments.evaluate import evaluate, evaluate_policy, policy_player
 from experiments.run import Run
-from experiments.setup import Setup, build
+from experiments.setup import Setup, build, serving
 from jaxenv import harness
 
 _STATISTICS = ("entropy", "ratio", "highest_ratio", "clipped_low", "clipped_high", "kl_old", "kl_reference",
-               "mismatch", "grad_norm", "loss")  # fmt: skip
+               "mismatch", *grpo.MISMATCH, "grad_norm", "loss")  # fmt: skip
 
 
 def clone(setup: Setup, run: Run) -> Params:
@@ -283,11 +283,11 @@ def main(experiment: Preset = DEFAULT, run_dir: Path = Path("runs/train"), resum
     except (FileExistsError, ValueError) as error:
         sys.exit(f"train: {error}")
     try:
-        setup = build(experiment)
-        base = clone(setup, run) if experiment.cloning.steps else setup.params
-        before = evaluate_policy(setup, run, base, "base")
-        trained = reinforce(setup, run, base)
-        after = evaluate_policy(setup, run, trained, "trained", experiment.prompts)
+        with serving(build(experiment), run.path("serving")) as setup:
+            base = clone(setup, run) if experiment.cloning.steps else setup.params
+            before = evaluate_policy(setup, run, base, "base")
+            trained = reinforce(setup, run, base)
+            after = evaluate_policy(setup, run, trained, "trained", experiment.prompts)
         print(report.comparison(run, before, {"trained": after}))
         report.curves(run, "train")
     except KeyboardInterrupt:
