@@ -106,16 +106,16 @@ def test_a_server_is_started_watched_and_ended(launch, executable, tmp_path, cap
 
 
 def test_what_does_not_come_up_says_why(launch, executable, tmp_path):
-    with pytest.raises(NotStarted, match="code 1.*no memory left for the model"):
+    with pytest.raises(NotStarted, match=r"(?s)code 1.*no memory left for the model"):
         launch("--fail", "no memory left for the model").start(30, 4)
     with pytest.raises(
-        NotStarted, match=r"not healthy after 2 s; .*server\.log ends with\n.*fake server starts"
+        NotStarted, match=r"(?s)not healthy after 2 s; .*server\.log ends with\n.*fake server starts"
     ):
         launch("--deaf", start_timeout=2.0).start(30, 4)
     assert len(pids(executable)) == 2 and all(gone(pid) for pid in pids(executable))
     missing = launch()
     missing.executable = str(tmp_path / "nowhere")
-    with pytest.raises(NotStarted, match="no executable.*own virtual environment"):
+    with pytest.raises(NotStarted, match=r"no executable.*own virtual environment"):
         missing.start(30, 4)
     with socket.socket() as taken:
         taken.bind((HOST, 0))
