@@ -98,7 +98,7 @@ class Fleet:
             raise ValueError("a fleet has at least one server")
         self.config, self.policy, self.folder, self.servers = config, policy, folder, list(servers)
         self.version: str | None = None  # of the last push that succeeded
-        self.counts: Counter[str] = Counter()  # replies, requests, retries, repairs, restarts, pushes
+        self.counts: Counter[str] = Counter()  # requests, retries, repairs, restarts, pushes
         self._file: Path | None = None
         # Labels of another run, or of this one before it was killed, are never mistaken for ours.
         self._run, self._pushes = secrets.token_hex(4), 0
