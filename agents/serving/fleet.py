@@ -125,16 +125,21 @@ class Fleet:
             for server in self.servers:
                 server.ready, server.failures = False, 0
             with ThreadPoolExecutor(len(self.servers)) as pool:
-                list(pool.map(lambda server: self._repair(server, server.life), self.servers))
+                list(pool.map(self._repair, self.servers))
             if not any(server.ready for server in self.servers):
                 version, self.version = self.version, None
                 raise ServingError(f"no server took the weights {version}: {self._troubles()}")
             return self.version
 
-    def _repair(self, server: Server, life: int) -> None:
-        """Make a server that failed in this life of it serve the fleet's weights; `ready` says whether it does."""
+    def _repair(self, server: Server, life: int | None = None) -> None:
+        """Make a server serve the fleet's weights; `ready` says whether it does.
+
+        Args:
+            life: in which the server failed; None: it is not ready.
+        """
         with server.lock:
-            if server.life != life or server.failures >= self.config.tries:
+            repaired = server.ready if life is None else server.life != life
+            if repaired or server.failures >= self.config.tries:
                 return  # somebody else has seen to it, or it is beyond repair
             server.ready = False
             server.life += 1
@@ -243,9 +248,7 @@ class Fleet:
             server = self.servers[index]
             self._complain(server, error)
             try:
-                client.check(
-                    self.version
-                )  # it is there and holds the weights: the request may be tried again
+                client.check(self.version)  # then the server is well, and only the request failed
             except ServingError:
                 self._repair(server, life)
         raise ServingError(f"a request was tried {self.config.tries} times: {self._troubles()}")
@@ -255,7 +258,7 @@ class Fleet:
         """A ready server that was not tried, if there is one; the one with the fewest requests. Client None: none is."""
         if not any(server.ready for server in self.servers):
             for server in self.servers:
-                self._repair(server, server.life)
+                self._repair(server)
         with self._choice:
             ready = [
                 (i in tried, server.busy, i)
