@@ -72,7 +72,9 @@ def test_without_its_servers_it_does_not_fall_back(executable):
 
 def test_servers_must_hold_the_prompts(executable):
     small = dataclasses.replace(experiment(executable).serving, max_length=100)
-    with pytest.raises(ValueError, match=r"serving\.max_length must hold a prompt and its reply: at least 168"):
+    with pytest.raises(
+        ValueError, match=r"serving\.max_length must hold a prompt and its reply: at least 168"
+    ):
         experiment(executable).__class__(**{**vars(experiment(executable)), "serving": small})
 
 
