@@ -108,9 +108,7 @@ def test_a_server_is_started_watched_and_ended(launch, executable, tmp_path, cap
 def test_what_does_not_come_up_says_why(launch, executable, tmp_path):
     with pytest.raises(NotStarted, match=r"(?s)code 1.*no memory left for the model"):
         launch("--fail", "no memory left for the model").start(30, 4)
-    with pytest.raises(
-        NotStarted, match=r"(?s)not healthy after 2 s; .*server\.log ends with\n.*fake server starts"
-    ):
+    with pytest.raises(NotStarted, match=r"(?s)not healthy after 2 s; .*server\.log ends with"):
         launch("--deaf", start_timeout=2.0).start(30, 4)
     assert len(pids(executable)) == 2 and all(gone(pid) for pid in pids(executable))
     missing = launch()
@@ -159,7 +157,8 @@ def test_no_server_outlives_a_killed_trainer(executable, folder, tmp_path):
         import os, signal
         from pathlib import Path
         from agents.serving.launcher import Launcher
-        Launcher({str(executable)!r}, Path({str(folder)!r}), Path({str(tmp_path / "log")!r})).start(30, 4)
+        held = Launcher({str(executable)!r}, Path({str(folder)!r}), Path({str(tmp_path / "log")!r}))
+        client = held.start(30, 4)
         os.kill(os.getpid(), signal.SIGKILL)
     """
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}

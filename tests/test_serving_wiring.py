@@ -37,6 +37,7 @@ def experiment(executable, **changes):
 
 def test_training_through_a_server(executable, tmp_path, monkeypatch):
     """The server is no model, so nothing is learnt; every update's replies are by that update's weights."""
+    monkeypatch.setenv("WANDB_MODE", "disabled")
     config, versions = experiment(executable), []
     collect = train.collect
 
@@ -75,7 +76,7 @@ def test_servers_must_hold_the_prompts(executable):
     with pytest.raises(
         ValueError, match=r"serving\.max_length must hold a prompt and its reply: at least 168"
     ):
-        experiment(executable).__class__(**{**vars(experiment(executable)), "serving": small})
+        dataclasses.replace(experiment(executable), serving=small)
 
 
 def test_a_run_resumes_with_other_servers_and_from_before_there_were_any(tmp_path, executable):
