@@ -17,11 +17,12 @@ import jax
 import numpy as np
 import pytest
 from fake_server import CACHES, FakeServer, HashEngine, JaxEngine
-from small import SHAPES, narrow, request, setup
+from safetensors.numpy import load_file, save_file
+from small import SHAPES, narrow, setup
 
+from agents import rollout
 from agents.policy import JaxGenerator, Samples, create
 from agents.prompts import Prompt
-from agents.rollout import StaleSamples, collect, join
 from agents.serving import client as client_module
 from agents.serving.client import (
     Client,
@@ -34,7 +35,7 @@ from agents.serving.client import (
     data_url,
     wire_ids,
 )
-from agents.serving.fleet import Config, Fleet, ServedGenerator, Server, ServingError, served
+from agents.serving.fleet import Config, Fleet, Server, ServingError, served
 from agents.serving.weights import ExportFailed, write_folder, write_weights
 
 MOST, LENGTH = SHAPES.samples, SHAPES.replies[-1]
@@ -46,7 +47,7 @@ CONFIG = Config(concurrency=4, together=MOST, tries=3, backoff=0.01, timeout=60)
 @cache
 def weights(seed: int):
     """Parameters of the tiny policy."""
-    return create(setup().policy.config, jax.random.key(seed))[1]
+    return setup().params if seed == 0 else create(setup().policy.config, jax.random.key(seed))[1]
 
 
 @cache
@@ -176,14 +177,13 @@ def test_a_bad_file_is_refused_and_the_weights_in_use_stay(url, tmp_path, ab):
     client.push(good, "good")
     ask = Request(prompts(1)[0], 1, 0)
     before = client.generate(narrow(), ask, GREEDY, "good")[0]
-    bytes_ = good.read_bytes()
     truncated, missing = tmp_path / "truncated.safetensors", tmp_path / "nowhere.safetensors"
-    truncated.write_bytes(bytes_[: len(bytes_) // 2])
-    wide = dataclasses.replace(narrow().config.text, mlp=40)
-    folder = tmp_path / "other"
-    folder.mkdir()
-    larger = dataclasses.replace(narrow().config, text=wide)
-    other = write_weights(create(larger, jax.random.key(0))[1], larger, folder)
+    whole_file = good.read_bytes()
+    truncated.write_bytes(whole_file[: len(whole_file) // 2])
+    tensors = load_file(good)
+    largest = max(tensors, key=lambda name: tensors[name].size)
+    other = tmp_path / "other.safetensors"
+    save_file({**tensors, largest: tensors[largest][1:]}, other)
     for bad in (truncated, missing, other):
         with pytest.raises(Unavailable, match="update_weights: 500"):
             client.push(bad, "bad")
@@ -484,29 +484,39 @@ def test_the_folder_of_a_published_model_keeps_its_files(tmp_path, ab):
 
 
 def test_the_learner_refuses_weights_it_did_not_ask_for(fake, fleet, ab):
-    one = fleet(fake())
+    """Where replies become turns. (That rollouts name their version is part of tests/test_serving_wiring.py.)"""
+    one, asked = fleet(fake()), prompts(2)
     held = served(one, ab[0], LENGTH, 1.0)
-    play = lambda generator: collect(  # noqa: E731
-        setup().mixed, generator, setup().writer, request([1, 2]), 2, jax.random.key(0)
-    )
-    rollouts = play(held)
-    assert rollouts.version == held.version == one.version and len(rollouts.ret) == 4
 
-    class Mixed:
+    def fill(generator):
+        pool = {}
+        rollout._fill(pool, np.arange(2), np.asarray([3, 1]), generator, asked, jax.random.key(0))
+        return {p: len(replies) for p, replies in pool.items()}
+
+    assert fill(held) == {0: 3, 1: 1}
+
+    class Broken:
         at_once, version = 1, held.version
+
+        def __init__(self, spoil):
+            self.spoil = spoil
 
         def generate(self, prompts, counts, key):
             first, *rest = held.generate(prompts, counts, key)
-            return [dataclasses.replace(first, versions=("old", *first.versions[1:])), *rest]
+            return [self.spoil(first), *rest]
 
-    with pytest.raises(StaleSamples, match="were asked for, got"):
-        play(Mixed())
-    assert isinstance(served(one, ab[1], LENGTH, 0.0), ServedGenerator)
+    mixed = Broken(lambda s: dataclasses.replace(s, versions=("old", *s.versions[1:])))
+    with pytest.raises(rollout.StaleSamples, match=f"by the weights '{held.version}' were asked for"):
+        fill(mixed)
+    lost = Broken(lambda s: Samples(s.tokens[1:], s.log_probs[1:], s.mask[1:], s.versions[1:]))
+    with pytest.raises(ValueError, match="3 replies to a prompt were asked for, 2 came"):
+        fill(lost)
+    served(one, ab[1], LENGTH, 0.0)
     with pytest.raises(StaleWeights, match="this generator is for"):
-        play(held)
-    newer = dataclasses.replace(rollouts, version=one.version)
-    with pytest.raises(StaleSamples, match="cannot be one batch"):
-        join([rollouts, newer])
+        fill(held)
+    parts = [rollout.Rollouts(*[None] * 13, version=version) for version in ("a", "b")]
+    with pytest.raises(rollout.StaleSamples, match=r"cannot be one batch: \['a', 'b'\]"):
+        rollout.join(parts)
 
 
 @pytest.mark.parametrize(
