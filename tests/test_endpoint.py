@@ -5,6 +5,7 @@ import hashlib
 import io
 import json
 import threading
+import time
 from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -166,7 +167,7 @@ def test_faults_change_nothing_and_a_second_run_is_free(model, lake, tmp_path):
     calm = model(wander)
     want, _ = score(lake, calm.endpoint(), tmp_path / "calm")
     faults = {2: 429, 3: 500, 7: 503, 8: 429, 11: 502}
-    rough = model(wander, fault=faults.get)
+    rough = model(lambda body: (time.sleep(0.02), wander(body))[1], fault=faults.get)
     found, player = score(lake, rough.endpoint(), tmp_path / "rough")
     assert found.as_dict() == want.as_dict()
     assert rough.number == len(rough.bodies) + len(faults) and len(rough.bodies) == len(calm.bodies)

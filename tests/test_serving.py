@@ -514,7 +514,7 @@ def test_the_learner_refuses_weights_it_did_not_ask_for(fake, fleet, ab):
     served(one, ab[1], LENGTH, 0.0)
     with pytest.raises(StaleWeights, match="this generator is for"):
         fill(held)
-    parts = [rollout.Rollouts(*[None] * 13, version=version) for version in ("a", "b")]
+    parts = [rollout.Rollouts(*[None] * 14, version=version) for version in ("a", "b")]
     with pytest.raises(rollout.StaleSamples, match=r"cannot be one batch: \['a', 'b'\]"):
         rollout.join(parts)
 
