@@ -453,7 +453,10 @@ def test_ratios_to_the_sampler_are_reported_over_tokens(played):
     for name, q in grpo.QUANTILES.items():
         assert metrics[name] == pytest.approx(np.quantile(ratios, q, method="inverted_cdf"), rel=1e-4)
     assert metrics["mismatch_outside"] == pytest.approx(np.mean((ratios < 0.9) | (ratios > 1.1)))
-    assert 0.5 < metrics["mismatch_outside"] < 1 and metrics["mismatch_p01"] < 0.6 < 1.6 < metrics["mismatch_p99"]
+    assert (
+        0.5 < metrics["mismatch_outside"] < 1
+        and metrics["mismatch_p01"] < 0.6 < 1.6 < metrics["mismatch_p99"]
+    )
 
 
 def test_kl_penalty_pulls_towards_the_reference(played):
