@@ -205,7 +205,7 @@ def main(
     stage: str = "train",
     endpoint: Endpoint = ENDPOINT,
     answers: Path = Path("runs/endpoint"),
-    budget: int | None = None,
+    most_tokens: int | None = None,
 ) -> None:
     """Print a policy's scores per environment, with 95% intervals.
 
@@ -216,16 +216,16 @@ def main(
         stage: with `checkpoint`: which checkpoints of the run, `train` or `clone`.
         endpoint: with `endpoint`: the model that is asked; its own `temperature` counts.
         answers: with `endpoint`: the folder that keeps its answers; the same command goes on where it stopped.
-        budget: with `endpoint`: tokens that may be spent in all; None: no limit.
+        most_tokens: with `endpoint`: tokens that may be spent in all; None: no limit.
     """
     with contextlib.ExitStack() as stack:
         try:
-            _main(stack, experiment, policy, run_dir, stage, endpoint, answers, budget)
+            _main(stack, experiment, policy, run_dir, stage, endpoint, answers, most_tokens)
         except Stopped as error:
             raise SystemExit(f"{error}\nanswers are kept in {answers}: the same command goes on") from None
 
 
-def _main(stack, experiment, policy, run_dir, stage, endpoint, answers, budget) -> None:
+def _main(stack, experiment, policy, run_dir, stage, endpoint, answers, most_tokens) -> None:
     model, settings = experiment.model, experiment.evaluation
     if policy == "checkpoint":
         if run_dir is None:
@@ -238,7 +238,7 @@ def _main(stack, experiment, policy, run_dir, stage, endpoint, answers, budget) 
         player = policy_player(setup, params, settings.temperature)
     elif policy == "endpoint":
         try:
-            player = stack.enter_context(endpoint_player(endpoint, answers, budget))
+            player = stack.enter_context(endpoint_player(endpoint, answers, most_tokens))
         except (RuntimeError, ValueError) as error:
             raise SystemExit(str(error)) from None
     else:

@@ -214,11 +214,11 @@ def test_command_line(model, tmp_path, capsys, monkeypatch):
     out = capsys.readouterr().out
     assert "| tictactoe_qa | ST | 0.0 ± 0.0 |" in out and "3 replies, 0 of them cut off" in out
     assert "75 tokens in all" in out and len(server.bodies) == 3
-    call(budget=10)
+    call(most_tokens=10)
     assert len(server.bodies) == 3
     config = tiny(envs=("tictactoe_qa",), evaluation=Evaluation(episodes=4, seed=5))
     with pytest.raises(SystemExit, match="the same command goes on"):
-        call(budget=80)
+        call(most_tokens=80)
     with pytest.raises(SystemExit, match="which model"):
         module.main(config, "endpoint", answers=tmp_path)
     with endpoint_player(end, tmp_path, None) as player:
