@@ -15,6 +15,8 @@ from agents import cloning, grpo
 from agents.checkpoint import Checkpoints
 from agents.policy import Params
 from agents.rollout import Rollouts, collect, join, keep
+from agents.serving.client import ServingError
+from agents.serving.weights import ExportFailed
 from curriculum.base import Request, rows
 from experiments import report
 from experiments.configs import CLI, DEFAULT, Evaluation, Preset
@@ -292,6 +294,8 @@ def main(experiment: Preset = DEFAULT, run_dir: Path = Path("runs/train"), resum
         report.curves(run, "train")
     except KeyboardInterrupt:
         sys.exit("\ninterrupted; add --resume to continue")
+    except (ServingError, ExportFailed) as error:
+        sys.exit(f"train: {error}\nadd --resume to continue")
     finally:
         run.close()
 
