@@ -154,6 +154,29 @@ SUMS = (
 )
 
 
+# Of the ratio of the learner's to the sampler's probability of a token, before it is capped: what the cap will meet.
+QUANTILES = {"mismatch_p01": 0.01, "mismatch_p50": 0.5, "mismatch_p99": 0.99}
+NEAR = (0.9, 1.1)
+MISMATCH = (*QUANTILES, "mismatch_outside")
+
+
+def mismatch(drift: np.ndarray, count: np.ndarray) -> dict[str, float]:
+    """Quantiles of the ratio over tokens, and the fraction of tokens where it lies outside `NEAR`.
+
+    Args:
+        drift: f32[N], log-prob by the learner minus log-prob by the sampler.
+        count: f32[N], how often each token occurs; positive somewhere.
+    """
+    order = np.argsort(drift)
+    ratio, reached = np.exp(drift[order].astype(np.float64)), np.cumsum(count[order], dtype=np.float64)
+    places = {name: np.searchsorted(reached, q * reached[-1]) for name, q in QUANTILES.items()}
+    outside = (ratio < NEAR[0]) | (ratio > NEAR[1])
+    return {
+        **{name: float(ratio[min(place, len(ratio) - 1)]) for name, place in places.items()},
+        "mismatch_outside": float(count[order][outside].sum() / reached[-1]),
+    }
+
+
 def empty_totals(params: Params) -> Totals:
     return Totals(
         jax.tree.map(jnp.zeros_like, params), {name: jnp.float32(0.0) for name in SUMS}, jnp.float32(0.0)
@@ -349,16 +372,28 @@ def update(
             for c in todo
         ]
     params, state = learner.params, learner.optimizer_state
+    learnt = []  # log-probs f32[B, S, T] of every chunk before the first step
     for epoch in range(config.epochs):
         totals = empty_totals(params)
         for i, chunk in enumerate(todo):
             totals, log_probs = accumulate(
                 policy, config, params, totals, chunk, np.bool_(epoch == 0), np.float32(batch.total_tokens)
             )
-            if epoch == 0 and config.epochs > 1:
-                todo[i] = chunk.replace(old=log_probs)
+            if epoch == 0:
+                learnt.append(log_probs)
+                if config.epochs > 1:
+                    todo[i] = chunk.replace(old=log_probs)
         params, state, norm = apply(config, params, state, totals.grads)
     sums = {name: float(value) for name, value in totals.sums.items()}
     metrics |= {name: sums[name] / sums["tokens"] for name in SUMS if name not in ("tokens", "loss")}
+    drift, count = (np.concatenate(x) for x in zip(*(_drift(c, lp) for c, lp in zip(todo, learnt))))
+    metrics |= mismatch(drift, count)
     metrics |= {"loss": sums["loss"], "grad_norm": float(norm), "highest_ratio": float(totals.highest_ratio)}
     return Learner(params, state, learner.reference), metrics
+
+
+def _drift(chunk: Chunk, log_probs: Array) -> tuple[np.ndarray, np.ndarray]:
+    """f32[N] each: learner's minus sampler's log-prob of the tokens of a chunk, and their occurrences."""
+    written = (chunk.mask > 0) & (chunk.count[..., None] > 0)
+    count = np.broadcast_to(chunk.count[..., None], chunk.mask.shape)
+    return (np.asarray(log_probs) - chunk.sampler)[written], count[written]

@@ -188,12 +188,16 @@ class Samples:
     tokens: np.ndarray  # i32[n, T]
     log_probs: np.ndarray  # f32[n, T]
     mask: np.ndarray  # bool[n, T]
+    versions: tuple[
+        str, ...
+    ] = ()  # of the weights that wrote each reply; empty: the generator holds one version only
 
 
 class Generator(Protocol):
     """What writes replies: in-process here; a server behind the same call elsewhere."""
 
     at_once: int  # replies to one prompt that cost about as much as one
+    version: str  # of the weights that it was asked to use; "" in this process
 
     def generate(self, prompts: Sequence[Prompt], counts: Sequence[int], key: Array) -> list[Samples]:
         """`counts[i]` replies to prompt i, deterministic by key where the generator is."""
@@ -220,6 +224,8 @@ class Shapes:
 
 class JaxGenerator:
     """Replies sampled in this process. `params` is replaced after each update."""
+
+    version = ""
 
     def __init__(self, policy: Policy, params: Params, shapes: Shapes, temperature: float = 1.0):
         self.policy, self.params, self.shapes, self.temperature = policy, params, shapes, temperature

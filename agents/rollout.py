@@ -38,6 +38,11 @@ class Rollouts:
     ret: np.ndarray  # f32[N]
     success: np.ndarray  # bool[N]
     length: np.ndarray  # i32[N] turns
+    version: str = ""  # of the weights that wrote every reply
+
+
+class StaleSamples(RuntimeError):
+    """A reply by other weights than the learner asked for."""
 
 
 @dataclass
@@ -70,13 +75,17 @@ def keep(rollouts: Rollouts, groups: np.ndarray) -> Rollouts:
         replies=[reply for reply, kept in zip(rollouts.replies, turns) if kept],
         group=number(groups)[rollouts.group[episodes]],
         **{name: getattr(rollouts, name)[episodes] for name in ("ret", "success", "length")},
+        version=rollouts.version,
     )
 
 
 def join(parts: Sequence[Rollouts]) -> Rollouts:
-    """Batches of rollouts as one, in order."""
+    """Batches of rollouts as one, in order. Raises StaleSamples if different weights wrote them."""
     if len(parts) == 1:
         return parts[0]
+    versions = {part.version for part in parts}
+    if len(versions) > 1:
+        raise StaleSamples(f"rollouts by different weights cannot be one batch: {sorted(versions)}")
 
     def joined(name: str, sizes: Sequence[int] = ()) -> np.ndarray:
         """One field; indices move by the sizes of the parts before."""
@@ -95,6 +104,7 @@ def join(parts: Sequence[Rollouts]) -> Rollouts:
         replies=[reply for part in parts for reply in part.replies],
         group=joined("group", [int(part.group.max()) + 1 for part in parts]),
         **{name: joined(name) for name in ("ret", "success", "length")},
+        version=parts[0].version,
     )
 
 
@@ -117,6 +127,8 @@ def collect(
         request: B rows; row i becomes the group i of `group_size` episodes of one instance.
         shown: harness parts bool[B, 4]; default: those of `request.harness`.
         progress: called with the number of episodes finished since the last call.
+    Raises:
+        StaleSamples: a reply was written by other weights than the generator's.
     """
     env, level, seed = (
         np.repeat(np.asarray(x), group_size) for x in (request.env, request.level, request.seed)
@@ -161,7 +173,7 @@ def collect(
         np.concatenate(turns["episode"]).astype(np.int32), np.concatenate(turns["prompt"]).astype(np.int32),
         tokens, log_probs, mask, replies, np.concatenate(turns["valid"]), np.concatenate(turns["reward"]),
         np.repeat(np.arange(len(np.asarray(request.env)), dtype=np.int32), group_size), ret,
-        mixed.field(groups, "success"), mixed.field(groups, "t"),
+        mixed.field(groups, "success"), mixed.field(groups, "t"), getattr(generator, "version", ""),
     )  # fmt: skip
 
 
@@ -183,7 +195,12 @@ def _fill(
     if not short:
         return
     samples = generator.generate([prompts[p] for p, _ in short], [n for _, n in short], key)
-    for (p, _), s in zip(short, samples):
+    asked_for = getattr(generator, "version", "")
+    for (p, n), s in zip(short, samples, strict=True):
+        if len(s.tokens) != n:
+            raise ValueError(f"{n} replies to a prompt were asked for, {len(s.tokens)} came")
+        if (s.versions or ("",) * n) != (asked_for,) * n:
+            raise StaleSamples(f"replies by the weights {asked_for!r} were asked for, got {s.versions}")
         pool.setdefault(p, []).extend(zip(s.tokens[::-1], s.log_probs[::-1], s.mask[::-1]))
 
 

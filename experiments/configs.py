@@ -11,6 +11,7 @@ import jaxenv
 from agents.cloning import Config as Cloning
 from agents.grpo import Config as GRPO
 from agents.policy import Shapes
+from agents.serving.fleet import Config as Serving
 from curriculum.accel import ACCEL
 from curriculum.adcl import ADCL
 from curriculum.dapo import DAPO
@@ -65,6 +66,10 @@ class Experiment:
     cloning: Cloning = Cloning(steps=0)
     curriculum: AnyCurriculum = HDC()
     grpo: GRPO = GRPO()
+    generator: Literal["jax", "vllm"] = (
+        "jax"  # what writes replies: this process, or servers that get the weights
+    )
+    serving: Serving = Serving()  # the servers of `vllm`
     group_size: int = 16  # rollouts per prompt
     batch: int = 8  # prompts per update
     prompts: int = 960  # in all; what they count is `budget`
@@ -98,6 +103,9 @@ class Experiment:
             raise ValueError(
                 f"curriculum.group_size ({assumed}) must be the experiment's group_size ({self.group_size})"
             )
+        longest = max(self.shapes.buckets) + max(self.shapes.replies)
+        if self.generator == "vllm" and self.serving.max_length < longest:
+            raise ValueError(f"serving.max_length must hold a prompt and its reply: at least {longest}")
         if self.prompts < self.batch:
             raise ValueError(f"prompts ({self.prompts}) must be at least one batch ({self.batch})")
 

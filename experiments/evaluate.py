@@ -1,9 +1,10 @@
-"""Evaluate a checkpoint, the oracle, a random or an idle policy: `python -m experiments.evaluate --help`.
+"""Evaluate a checkpoint, an endpoint, the oracle, a random or an idle policy: `python -m experiments.evaluate --help`.
 
 Always at H4 and each environment's `eval_level` (paper Appendix B): success for single-turn environments, normalised
 return for multi-turn ones.
 """
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,15 +15,18 @@ import numpy as np
 import tyro
 from tqdm import tqdm
 
+from aes.llm import Endpoint
 from agents.policy import Params
 from agents.rollout import Rollouts, collect, instance_keys
 from curriculum.base import HARDEST, Request
 from experiments import report
 from experiments.configs import CLI, DEFAULT, Evaluation, Preset
+from experiments.endpoint import Stopped, endpoint_player
 from experiments.run import Run
-from experiments.setup import Setup, build, load_params
+from experiments.setup import Setup, build, load_params, serving
 from jaxenv import MixedBatch, codec, harness
 
+ENDPOINT = Endpoint(temperature=1.0, structured="none")  # free text: an answer is read as a policy's
 CHUNK = 256  # episodes of one environment played at a time
 
 
@@ -196,9 +200,12 @@ def evaluate_policy(
 
 def main(
     experiment: Preset = DEFAULT,
-    policy: Literal["checkpoint", "oracle", "random", "idle"] = "oracle",
+    policy: Literal["checkpoint", "endpoint", "oracle", "random", "idle"] = "oracle",
     run_dir: Path | None = None,
     stage: str = "train",
+    endpoint: Endpoint = ENDPOINT,
+    answers: Path = Path("runs/endpoint"),
+    most_tokens: int | None = None,
 ) -> None:
     """Print a policy's scores per environment, with 95% intervals.
 
@@ -207,23 +214,42 @@ def main(
         policy: whose play is evaluated.
         run_dir: with `checkpoint`: the run folder whose newest checkpoint is taken; its config must be `experiment`'s.
         stage: with `checkpoint`: which checkpoints of the run, `train` or `clone`.
+        endpoint: with `endpoint`: the model that is asked; its own `temperature` counts.
+        answers: with `endpoint`: the folder that keeps its answers; the same command goes on where it stopped.
+        most_tokens: with `endpoint`: tokens that may be spent in all; None: no limit.
     """
+    with contextlib.ExitStack() as stack:
+        try:
+            _main(stack, experiment, policy, run_dir, stage, endpoint, answers, most_tokens)
+        except Stopped as error:
+            raise SystemExit(f"{error}\nanswers are kept in {answers}: the same command goes on") from None
+
+
+def _main(stack, experiment, policy, run_dir, stage, endpoint, answers, most_tokens) -> None:
     model, settings = experiment.model, experiment.evaluation
     if policy == "checkpoint":
         if run_dir is None:
             raise SystemExit("--policy checkpoint needs --run-dir")
-        setup = build(experiment)
+        setup = stack.enter_context(serving(build(experiment), run_dir / "serving"))
         try:
             params = load_params(setup, run_dir / "checkpoints" / stage)
         except FileNotFoundError as error:
             raise SystemExit(str(error)) from None
         player = policy_player(setup, params, settings.temperature)
+    elif policy == "endpoint":
+        try:
+            player = stack.enter_context(endpoint_player(endpoint, answers, most_tokens))
+        except (RuntimeError, ValueError) as error:
+            raise SystemExit(str(error)) from None
     else:
         player = scripted_player(policy)
     for env_set, held_out in ((experiment.envs, False), (settings.ood, True)):
         if env_set:
             mixed = MixedBatch(env_set, model.resolution, model.modality)
             print(table(evaluate(mixed, player, settings, held_out, policy)))
+    if policy == "endpoint":
+        print(f"{player.counts['replies']:,} replies, {player.counts['cut_off']:,} of them cut off at "
+              f"{endpoint.max_tokens} tokens; {player.chat.budget.spent:,} tokens in all")  # fmt: skip
 
 
 def table(scores: Scores) -> str:

@@ -31,7 +31,10 @@ class Run:
                 raise FileExistsError(
                     f"{self.directory} holds a run already: add --resume, or choose another folder"
                 )
-            difference = _difference(json.loads(file.read_text()), described)
+            # A field that is newer than the run has its default; the servers may be others at every start.
+            known = {**as_dict(type(config)()), **json.loads(file.read_text())}
+            known["serving"] = described["serving"]
+            difference = _difference(known, described)
             if difference:
                 raise ValueError(f"{self.directory} was started with another config: {'; '.join(difference)}")
         write(file, json.dumps(described, indent=1))

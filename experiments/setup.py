@@ -1,6 +1,8 @@
 """From a config to the objects that a run works with."""
 
+import contextlib
 import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,8 +11,9 @@ import numpy as np
 
 from agents import hf, policy, qwen3vl
 from agents.checkpoint import Checkpoints
-from agents.policy import JaxGenerator, Params, Policy
+from agents.policy import Generator, JaxGenerator, Params, Policy
 from agents.prompts import PromptWriter, image_tokens
+from agents.serving.fleet import Fleet, open_fleet, served
 from agents.tokenizer import Tokenizer
 from curriculum.accel import ACCEL
 from curriculum.base import Curriculum
@@ -28,6 +31,7 @@ class Setup:
     policy: Policy
     params: Params  # where training starts
     targets: np.ndarray  # i32[E]: hardest level of the curriculum, each environment's eval_level
+    fleet: Fleet | None = None  # the servers of `generator="vllm"`, within `serving`
 
     @property
     def curriculum(self) -> Curriculum:
@@ -38,17 +42,40 @@ class Setup:
             return dataclasses.replace(curriculum, editable=editable)
         return curriculum
 
-    def generator(self, params: Params) -> JaxGenerator:
-        """The in-process generator for training."""
+    def generator(self, params: Params) -> Generator:
+        """The generator for training: in this process, or servers that hold these parameters when this returns."""
+        if self.config.generator == "vllm":
+            return self._served(params, self.config.grpo.temperature)
         return JaxGenerator(self.policy, params, self.config.shapes, self.config.grpo.temperature)
 
-    def evaluator(self, params: Params, temperature: float) -> JaxGenerator:
+    def evaluator(self, params: Params, temperature: float) -> Generator:
         """The generator for evaluation, where every instance is played once: more prompts, fewer replies a batch."""
         shapes = self.config.shapes
+        if self.config.generator == "vllm":
+            return self._served(params, temperature)
         wide = dataclasses.replace(
             shapes, rows=shapes.rows * max(1, shapes.samples // 2), samples=min(2, shapes.samples)
         )
         return JaxGenerator(self.policy, params, wide, temperature)
+
+    def _served(self, params: Params, temperature: float) -> Generator:
+        if self.fleet is None:
+            raise RuntimeError("generator 'vllm' needs its servers: work within `experiments.setup.serving`")
+        return served(self.fleet, params, self.config.shapes.replies[-1], temperature)
+
+
+@contextlib.contextmanager
+def serving(setup: Setup, folder: Path) -> Iterator[Setup]:
+    """The setup with the servers that its config asks for, whose files are in `folder`; stopped at the end."""
+    config = setup.config
+    if config.generator == "jax":
+        yield setup
+        return
+    fleet = open_fleet(config.serving, setup.policy, folder, config.model.resolution, config.model.path)
+    try:
+        yield dataclasses.replace(setup, fleet=fleet)
+    finally:
+        fleet.close()
 
 
 def build(config: Experiment) -> Setup:

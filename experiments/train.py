@@ -15,16 +15,18 @@ from agents import cloning, grpo
 from agents.checkpoint import Checkpoints
 from agents.policy import Params
 from agents.rollout import Rollouts, collect, join, keep
+from agents.serving.client import ServingError
+from agents.serving.weights import ExportFailed
 from curriculum.base import Request, rows
 from experiments import report
 from experiments.configs import CLI, DEFAULT, Evaluation, Preset
 from experiments.evaluate import evaluate, evaluate_policy, policy_player
 from experiments.run import Run
-from experiments.setup import Setup, build
+from experiments.setup import Setup, build, serving
 from jaxenv import harness
 
 _STATISTICS = ("entropy", "ratio", "highest_ratio", "clipped_low", "clipped_high", "kl_old", "kl_reference",
-               "mismatch", "grad_norm", "loss")  # fmt: skip
+               "mismatch", *grpo.MISMATCH, "grad_norm", "loss")  # fmt: skip
 
 
 def clone(setup: Setup, run: Run) -> Params:
@@ -283,15 +285,17 @@ def main(experiment: Preset = DEFAULT, run_dir: Path = Path("runs/train"), resum
     except (FileExistsError, ValueError) as error:
         sys.exit(f"train: {error}")
     try:
-        setup = build(experiment)
-        base = clone(setup, run) if experiment.cloning.steps else setup.params
-        before = evaluate_policy(setup, run, base, "base")
-        trained = reinforce(setup, run, base)
-        after = evaluate_policy(setup, run, trained, "trained", experiment.prompts)
+        with serving(build(experiment), run.path("serving")) as setup:
+            base = clone(setup, run) if experiment.cloning.steps else setup.params
+            before = evaluate_policy(setup, run, base, "base")
+            trained = reinforce(setup, run, base)
+            after = evaluate_policy(setup, run, trained, "trained", experiment.prompts)
         print(report.comparison(run, before, {"trained": after}))
         report.curves(run, "train")
     except KeyboardInterrupt:
         sys.exit("\ninterrupted; add --resume to continue")
+    except (ServingError, ExportFailed) as error:
+        sys.exit(f"train: {error}\nadd --resume to continue")
     finally:
         run.close()
 

@@ -438,6 +438,27 @@ def test_mismatch_weight_is_capped(played):
         np.testing.assert_allclose(got.sums["mismatch"] / got.sums["tokens"], abs(shift), rtol=1e-4)
 
 
+def test_ratios_to_the_sampler_are_reported_over_tokens(played):
+    todo, batch, run = parts(STILL, played)
+    _, logs = run(setup().params)
+    ratios = np.sort([
+        np.exp(np.float64(log_probs[place] - c.sampler[place]))
+        for c, log_probs in zip(todo, logs)
+        for place in map(tuple, np.argwhere(c.mask > 0))
+        for _ in range(int(c.count[place[:2]]))
+    ])  # fmt: skip
+    assert len(ratios) == batch.total_tokens
+    learner = grpo.Learner(copy(setup().params), STILL.optimizer().init(setup().params), None)
+    _, metrics = grpo.update(narrow(), STILL, learner, played, SHAPES)
+    for name, q in grpo.QUANTILES.items():
+        assert metrics[name] == pytest.approx(np.quantile(ratios, q, method="inverted_cdf"), rel=1e-4)
+    assert metrics["mismatch_outside"] == pytest.approx(np.mean((ratios < 0.9) | (ratios > 1.1)))
+    assert (
+        0.5 < metrics["mismatch_outside"] < 1
+        and metrics["mismatch_p01"] < 0.6 < 1.6 < metrics["mismatch_p99"]
+    )
+
+
 def test_kl_penalty_pulls_towards_the_reference(played):
     config = dataclasses.replace(CONFIG, kl=1.0)
     todo, batch, run = parts(config, played)
