@@ -232,7 +232,7 @@ def tiny(resolution: int = 64) -> Study:
         return Base(
             envs=tuple(envs),
             model=Model("tiny", resolution=resolution, modality=modality),
-            shapes=Shapes(buckets=(256,), replies=(40,), rows=4, samples=4),  # one compile each
+            shapes=Shapes(buckets=(256,), replies=(8,), rows=4, samples=4),
             cloning=Cloning(steps=0),
         )
 
