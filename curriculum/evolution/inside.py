@@ -27,9 +27,10 @@ STATE = "/state"
 VERIFIER = "/verifier"  # a disk of its own: agents cannot fill it
 ROOT = STATE + "/root"  # what agents see of it: one folder for each of WRITABLE
 WRITABLE = ("app", "home", "logs", "opt", "root", "run", "srv", "tmp", "var")
-CLOSED = ("tests", "logs", "solution", "proc")  # where no link an agent left may lead
+TOOLS = "/tests-tools"  # where the verifier finds `untrusted`
+CLOSED = ("tests", "tests-tools", "logs", "solution", "proc")  # where no link an agent left may lead
 TICK = 0.05  # seconds between two looks of the watchdog
-GRACE = 10.0  # seconds that the shell server may answer late
+GRACE = 5.0  # seconds that the shell server may answer late
 HEADER = 1 << 20  # bytes of a frame's header, at most
 
 
@@ -261,11 +262,13 @@ class Supervisor:
             # Nothing that the agent left may be loaded as code by the verifier's own tools.
             values.update(HOME="/logs/verifier/home", TMPDIR="/logs/verifier/home")
             values.update(PYTHONSAFEPATH="1", PYTHONNOUSERSITE="1")
-            values.update(GIT_CONFIG_NOSYSTEM="1", GIT_CONFIG_GLOBAL="/dev/null", UNTRUSTED="/tests-tools/untrusted")
+            values.update(
+                GIT_CONFIG_NOSYSTEM="1", GIT_CONFIG_GLOBAL="/dev/null", UNTRUSTED=TOOLS + "/untrusted"
+            )
         values.update(env)
         if verifier:
             args += ["--bind", VERIFIER + "/logs", "/logs", "--ro-bind", VERIFIER + "/tests", "/tests"]
-            args += ["--ro-bind", VERIFIER + "/tools", "/tests-tools"]
+            args += ["--ro-bind", VERIFIER + "/tools", TOOLS]
             self.untrusted(plain, home, user)
         else:
             args += ["--disable-userns", "--ro-bind", "/inside.py", "/inside.py"]
@@ -273,7 +276,7 @@ class Supervisor:
         for key, value in values.items():
             args += ["--setenv", key, value]
         fds = []
-        if not verifier and self.config["seccomp"]:
+        if not verifier:
             fds.append(data_fd(base64.b64decode(self.config["seccomp"])))
             args += ["--seccomp", str(fds[0])]
         return [*args, "--chdir", cwd, "--"], fds
@@ -284,15 +287,34 @@ class Supervisor:
         skip = {STATE + "/etc": "/etc", STATE + "/shm": "/dev/shm"}
         for arg in args:
             inside.append(skip.get(arg, "/" + arg[len(ROOT) + 1 :] if arg.startswith(ROOT + "/") else arg))
-        inside += ["--disable-userns", "--dir", "/logs", "--remount-ro", "/dev", "--remount-ro", "/", "--clearenv"]
-        values = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": home, "USER": user, "TZ": "UTC"}
+        inside += [
+            "--disable-userns",
+            "--dir",
+            "/logs",
+            "--remount-ro",
+            "/dev",
+            "--remount-ro",
+            "/",
+            "--clearenv",
+        ]
+        values = {
+            "PATH": "/usr/local/bin:/usr/bin:/bin",
+            "LANG": "C.UTF-8",
+            "HOME": home,
+            "USER": user,
+            "TZ": "UTC",
+        }
         for key, value in values.items():
             inside += ["--setenv", key, value]
         quoted = " ".join("'%s'" % arg.replace("'", "'\\''") for arg in inside)
         path = VERIFIER + "/tools/untrusted"
         with open(path, "w") as file:
-            file.write('#!/bin/sh\nexec %s --chdir "$PWD" -- "$@"\n' % quoted)
+            file.write(
+                '#!/bin/sh\nexec %s --seccomp 9 --chdir "$PWD" -- "$@" 9<%s\n' % (quoted, TOOLS + "/seccomp")
+            )
         os.chmod(path, 0o755)
+        with open(VERIFIER + "/tools/seccomp", "wb") as file:
+            file.write(base64.b64decode(self.config["seccomp"]))
 
     def start(self, args, fds, cap, **pipes):
         with self.lock:
@@ -461,6 +483,7 @@ class Supervisor:
 
     def stats(self):
         with self.lock:
+            self.peak_disk = max(self.peak_disk, used_disk())
             return {
                 "peak_memory": self.peak_memory,
                 "peak_processes": self.peak_processes,

@@ -34,7 +34,16 @@ MIB = 1 << 20
 LONGEST_COMMAND = 60_000  # bytes: a command fits a pipe, so that handing it over never waits
 SLACK = 60.0  # seconds that the supervisor may answer late before it counts as dead
 LINKS = ("/bin", "/sbin", "/lib", "/lib64", "/lib32", "/libx32")
-ETC = ("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "perl", "mime.types", "services", "protocols")
+ETC = (
+    "alternatives",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "perl",
+    "mime.types",
+    "services",
+    "protocols",
+)
 
 
 class SandboxUnavailable(RuntimeError):
@@ -62,9 +71,13 @@ class Limits:
             if value < 1:
                 raise ValueError(f"limits.{name} must be at least 1, not {value}")
         if self.processes < 16:
-            raise ValueError(f"limits.processes must be at least 16 (the shell needs some), not {self.processes}")
+            raise ValueError(
+                f"limits.processes must be at least 16 (the shell needs some), not {self.processes}"
+            )
         if self.memory_mb < 64:
-            raise ValueError(f"limits.memory_mb must be at least 64 (the shell needs some), not {self.memory_mb}")
+            raise ValueError(
+                f"limits.memory_mb must be at least 64 (the shell needs some), not {self.memory_mb}"
+            )
 
 
 @dataclass(frozen=True)
@@ -227,7 +240,9 @@ class Sandbox:
             raise SandboxError("after grading no command is run")
         text = command.encode()
         if len(text) > LONGEST_COMMAND or b"\0" in text:
-            raise ValueError(f"a command may have {LONGEST_COMMAND:,} bytes, none of them zero; this has {len(text):,}")
+            raise ValueError(
+                f"a command may have {LONGEST_COMMAND:,} bytes, none of them zero; this has {len(text):,}"
+            )
         answer, output = self._ask(
             "exec",
             text,
@@ -377,7 +392,7 @@ def _outer(base: Path, source: int) -> list[str]:
         args += ["--ro-bind-try", str(base / "etc" / name), f"/base-etc/{name}"]
     args += ["--ro-bind-try", str(base / "etc/alternatives"), "/etc/alternatives"]
     args += ["--ro-bind-try", str(base / "etc/ld.so.cache"), "/etc/ld.so.cache"]
-    args += ["--dir", inside.STATE, "--dir", inside.VERIFIER, "--ro-bind-data", str(source), "/inside.py"]
+    args += ["--dir", inside.STATE, "--dir", inside.VERIFIER, "--file", str(source), "/inside.py"]
     args += ["--chdir", "/", "--clearenv", "--setenv", "PATH", "/usr/local/bin:/usr/bin:/bin:/usr/sbin"]
     return [*args, "--", *inside.PYTHON, "/inside.py", "supervise"]
 
