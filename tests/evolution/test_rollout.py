@@ -23,7 +23,7 @@ def task(
 ) -> Task:
     files = {
         "environment/Dockerfile": File(
-            f"FROM debian:12\nENV ANSWER=42\nWORKDIR /app/w\nWORKDIR /app\n{dockerfile}".encode()
+            f"FROM debian:12\nENV ANSWER=42\nWORKDIR /app\n{dockerfile}".encode()
         ),
         "environment/given": File(b"given"),
         "solution/solve.sh": File(solve),
@@ -176,14 +176,14 @@ def say(command: str) -> str:
 
 
 def test_a_chat_model_solves_a_task(tmp_path):
-    with Fake(["Let me see.", say("ls; exit 3"), say("echo 42 >\\\nanswer; seq 9999"), say("exit")]) as fake:
+    with Fake(["Let me see.", say("pwd; exit 3"), say("echo 42 >\\\nanswer; seq 9999"), say("exit")]) as fake:
         agent = fake.agent(tmp_path)
         first, second = rollouts(task(), agent, n=2)
         assert (first.status, first.reward, first.turns, second.reward) == ("ok", 1.0, 4, 1.0)
         heard = fake.bodies[3]["messages"]
         assert [m["role"] for m in heard] == ["system", "user"] + ["assistant", "user"] * 3
         assert "Write 42" in heard[1]["content"] and "nothing was run" in heard[3]["content"]
-        assert heard[5]["content"] == "w\n[exit status 3]"
+        assert heard[5]["content"] == "/app\n[exit status 3]"
         assert "bytes left out" in heard[7]["content"] and len(heard[7]["content"]) < 17_000
         assert len({body["seed"] for body in fake.bodies}) == 2 and len(fake.bodies) == 8
         again = rollouts(task(), fake.agent(tmp_path), n=2)  # stored answers: nothing is asked
