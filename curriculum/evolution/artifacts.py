@@ -76,7 +76,9 @@ Artifact = Table | Log | Tree | Archive
 def dump(format: str, names, rows) -> str:
     if format in ("csv", "tsv"):
         text = io.StringIO(newline="")
-        csv.writer(text, delimiter="," if format == "csv" else "\t", lineterminator="\n").writerows([names, *rows])
+        csv.writer(text, delimiter="," if format == "csv" else "\t", lineterminator="\n").writerows(
+            [names, *rows]
+        )
         return text.getvalue()
     objects = [dict(zip(names, row)) for row in rows]
     if format == "jsonl":

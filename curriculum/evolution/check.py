@@ -50,9 +50,17 @@ def parse(path, words):
     kind = path.rpartition(".")[2]
     try:
         if kind in ("csv", "tsv"):
-            lines = list(csv.reader(io.StringIO(words, newline=""), delimiter="," if kind == "csv" else "\t", strict=True))
+            lines = list(
+                csv.reader(
+                    io.StringIO(words, newline=""), delimiter="," if kind == "csv" else "\t", strict=True
+                )
+            )
             return (lines[0] if lines else []), lines[1:]
-        rows = [json.loads(line) for line in words.split("\n") if line.strip()] if kind == "jsonl" else json.loads(words)
+        rows = (
+            [json.loads(line) for line in words.split("\n") if line.strip()]
+            if kind == "jsonl"
+            else json.loads(words)
+        )
         if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
             raise ValueError("objects are wanted")
         names = list(rows[0]) if rows else []
@@ -79,8 +87,12 @@ def same_table(want):
 def same_log(want):
     lines = text(want["path"]).splitlines()
     if lines != want["lines"]:
-        first = next((i for i, pair in enumerate(zip(lines, want["lines"])) if pair[0] != pair[1]), "at the end")
-        raise Mismatch(f"{want['path']}: {len(lines)} lines, wanted {len(want['lines'])}; first difference: {first}")
+        first = next(
+            (i for i, pair in enumerate(zip(lines, want["lines"])) if pair[0] != pair[1]), "at the end"
+        )
+        raise Mismatch(
+            f"{want['path']}: {len(lines)} lines, wanted {len(want['lines'])}; first difference: {first}"
+        )
 
 
 def files_below(folder):
@@ -122,7 +134,9 @@ def same_archive(want):
     except (tarfile.TarError, OSError, EOFError, ValueError) as error:
         raise Mismatch(f"{want['path']} is no tar.gz: {error}") from None
     if found != {name: digest for name, (digest, _) in want["files"].items()}:
-        raise Mismatch(f"{want['path']}: other members than wanted: {sorted(set(found) ^ set(want['files']))[:5]}")
+        raise Mismatch(
+            f"{want['path']}: other members than wanted: {sorted(set(found) ^ set(want['files']))[:5]}"
+        )
 
 
 def mode(path, wanted):

@@ -6,11 +6,37 @@ import random
 from curriculum.evolution.artifacts import Column
 from curriculum.evolution.sandbox import File
 
-FIRST = ("Ada", "Bo", "Chiara", "Dmitri", "Émile", "Fatima", "Günter", "Hana", "Iñigo", "Jóhanna", "Kofi", "Linh")
+FIRST = (
+    "Ada",
+    "Bo",
+    "Chiara",
+    "Dmitri",
+    "Émile",
+    "Fatima",
+    "Günter",
+    "Hana",
+    "Iñigo",
+    "Jóhanna",
+    "Kofi",
+    "Linh",
+)
 LAST = ("Okafor", "Strauß", "Nguyen", "Silva", "Åberg", "Kowalski", "O'Neil", "Tanaka", "Moreau", "Peña")
 CITIES = ("Lyon", "Kraków", "Osaka", "Accra", "Quito", "Tromsø", "Perth", "Izmir")
 STATES = ("open", "paid", "shipped", "returned", "cancelled")
-WORDS = ("harbor", "lantern", "meadow", "copper", "willow", "signal", "quartz", "ember", "orchard", "cinder", "delta", "raven")
+WORDS = (
+    "harbor",
+    "lantern",
+    "meadow",
+    "copper",
+    "willow",
+    "signal",
+    "quartz",
+    "ember",
+    "orchard",
+    "cinder",
+    "delta",
+    "raven",
+)
 PATHS = ("/", "/login", "/cart", "/api/items", "/api/orders", "/static/app.js", "/help", "/search")
 ORDER_COLUMNS = (
     Column("order_id", "id"),
@@ -41,14 +67,25 @@ def orders(rng: random.Random, count: int) -> list[tuple]:
         if rng.random() < 0.15:
             name = ", ".join(reversed(name.split(" ")))
         rows.append(
-            (f"A{number}", day(rng), name, email(rng), rng.choice(cities), rng.choice(STATES), rng.randint(100, 99_999))
+            (
+                f"A{number}",
+                day(rng),
+                name,
+                email(rng),
+                rng.choice(cities),
+                rng.choice(STATES),
+                rng.randint(100, 99_999),
+            )
         )
     return rows
 
 
 def log_lines(rng: random.Random, count: int) -> list[str]:
     """Access log lines, in strict order of time."""
-    addresses = [f"10.{rng.randrange(256)}.{rng.randrange(256)}.{rng.randint(1, 254)}" for _ in range(rng.randint(5, 9))]
+    addresses = [
+        f"10.{rng.randrange(256)}.{rng.randrange(256)}.{rng.randint(1, 254)}"
+        for _ in range(rng.randint(5, 9))
+    ]
     moment = datetime.datetime(2026, 3, 1, rng.randrange(20), rng.randrange(60))
     lines = []
     for _ in range(count):
@@ -70,7 +107,9 @@ def documents(rng: random.Random, count: int) -> dict[str, File]:
         kind = rng.choice(("md", "md", "py", "sh"))
         stem = rng.choice((f"{one}_{two}", f"{one} {two}", f"{one.title()}-{two}", one))
         if kind == "md":
-            body = f"# {one}\n\n" + "\n".join(" ".join(rng.choices(WORDS, k=rng.randint(3, 9))) for _ in range(rng.randint(2, 6)))
+            body = f"# {one}\n\n" + "\n".join(
+                " ".join(rng.choices(WORDS, k=rng.randint(3, 9))) for _ in range(rng.randint(2, 6))
+            )
         elif kind == "py":
             body = (
                 f"def {one}_count(rows):\n    return len(rows)\n\n\ndef {one}_count_all(rows):\n"

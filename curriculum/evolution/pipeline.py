@@ -111,6 +111,7 @@ class Node(Protocol):
     takes: type | None
     gives: type
     skill: str  # what one must be able to do, in the words of the shell
+    packages: tuple[str, ...]  # Debian packages that the environment and the solution use
 
     def accepts(self, given: Artifact) -> bool: ...
 
@@ -121,6 +122,7 @@ class Source:
     """Base of nodes that start a pipeline."""
 
     takes = None
+    packages: tuple[str, ...] = ()
 
     def accepts(self, given) -> bool:
         return False
@@ -128,6 +130,8 @@ class Source:
 
 class Transform:
     """Base of nodes that take any artifact of their type."""
+
+    packages: tuple[str, ...] = ()
 
     def accepts(self, given) -> bool:
         return isinstance(given, self.takes)
@@ -157,7 +161,9 @@ def node(name: str) -> Node:
     """Raises ValueError: there is no such node; near ones are suggested."""
     if name not in names():
         near = difflib.get_close_matches(name, names(), n=3, cutoff=0.5)
-        raise ValueError(f"unknown skill node {name!r}; did you mean {' or '.join(near) or 'one of ' + ', '.join(names())}?")
+        raise ValueError(
+            f"unknown skill node {name!r}; did you mean {' or '.join(near) or 'one of ' + ', '.join(names())}?"
+        )
     return importlib.import_module(f"curriculum.evolution.skills.{name}").NODE
 
 
@@ -196,7 +202,13 @@ def compose(genome: Genome) -> Task:
     if not any(step.text for step in made):
         raise ValueError(f"{genome.nodes}: nothing is to be done")
     environment: dict[str, File] = {}
-    dockerfile = [f"FROM {IMAGE}", "RUN apt-get update && apt-get install -y --no-install-recommends git", "WORKDIR /app"]
+    dockerfile = [f"FROM {IMAGE}"]
+    packages = sorted({package for name in genome.nodes for package in node(name).packages})
+    if packages:
+        dockerfile.append(
+            f"RUN apt-get update && apt-get install -y --no-install-recommends {' '.join(packages)}"
+        )
+    dockerfile.append("WORKDIR /app")
     commands, fragments, listed, wants = [SOLVE], [], [], {}
     tests = {"tests/test.sh": File(TEST.encode(), 0o755)}
     copied = {}
@@ -224,7 +236,10 @@ def compose(genome: Genome) -> Task:
     check = (HERE / "check.py").read_text(encoding="utf-8") + "\n\n" + "\n\n".join(fragments) + "\n\n" + main
     tests["tests/check.py"] = File(check.encode())
     tests["tests/want.json"] = File(json.dumps(wants, ensure_ascii=False).encode())
-    solution = {"solution/solve.sh": File("\n".join(commands).encode(), 0o755), "solution/tools.py": File(TOOLS.encode())}
+    solution = {
+        "solution/solve.sh": File("\n".join(commands).encode(), 0o755),
+        "solution/tools.py": File(TOOLS.encode()),
+    }
     digest = hashlib.sha256(repr(genome).encode()).hexdigest()[:10]
     return Task(
         TaskInfo(f"jaxenv/pipeline-{digest}", f"A pipeline of {len(listed)} steps", keywords=genome.nodes),
@@ -244,7 +259,9 @@ def want(artifact: Artifact) -> dict:
         return {**base, "names": artifact.names, "rows": artifact.rows}
     if isinstance(artifact, Log):
         return {**base, "lines": artifact.lines}
-    files = {name: (hashlib.sha256(file.data).hexdigest(), file.mode) for name, file in artifact.files.items()}
+    files = {
+        name: (hashlib.sha256(file.data).hexdigest(), file.mode) for name, file in artifact.files.items()
+    }
     return {**base, "files": files, "modes": isinstance(artifact, Tree) and artifact.modes}
 
 
@@ -275,4 +292,17 @@ def follows(name: str, given: Artifact | None) -> bool:
     return one.takes is None if given is None else one.accepts(given)
 
 
-__all__ = ["Archive", "Genome", "Node", "Place", "Source", "Step", "Transform", "compose", "draw", "names", "node", "steps"]
+__all__ = [
+    "Archive",
+    "Genome",
+    "Node",
+    "Place",
+    "Source",
+    "Step",
+    "Transform",
+    "compose",
+    "draw",
+    "names",
+    "node",
+    "steps",
+]

@@ -22,9 +22,7 @@ def task(
     dockerfile: str = "", solve: bytes = b'echo "$ANSWER" > answer', test: bytes = TEST, **changes
 ) -> Task:
     files = {
-        "environment/Dockerfile": File(
-            f"FROM debian:12\nENV ANSWER=42\nWORKDIR /app\n{dockerfile}".encode()
-        ),
+        "environment/Dockerfile": File(f"FROM debian:12\nENV ANSWER=42\nWORKDIR /app\n{dockerfile}".encode()),
         "environment/given": File(b"given"),
         "solution/solve.sh": File(solve),
         "tests/test.sh": File(test),

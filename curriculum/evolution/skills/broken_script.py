@@ -27,7 +27,7 @@ class BrokenScript(Source):
 
     def sample(self, rng, count):
         first = rng.sample(WORDS, 6)
-        weights = [2 ** i for i in range(6)]
+        weights = [2**i for i in range(6)]
         return [" ".join([rng.choices(first, weights)[0], *rng.choices(WORDS, k=3)]) for _ in range(count)]
 
     def tally(self, lines):
@@ -40,7 +40,9 @@ class BrokenScript(Source):
         for good, bad in rng.sample(FAULTS, rng.randint(2, 4)):
             broken = broken.replace(good, bad)
         lines, others = self.sample(rng, 60), self.sample(rng, 80)
-        table = Table(place.out(".csv"), (Column("word", "category"), Column("times", "number")), self.tally(lines))
+        table = Table(
+            place.out(".csv"), (Column("word", "category"), Column("times", "number")), self.tally(lines)
+        )
         wanted = Table(table.path, table.columns, self.tally(others)).file().data.decode()
         text = (
             f"`{script}` should do what its first comment says, for files with any name, and print CSV with the columns "
@@ -53,7 +55,10 @@ class BrokenScript(Source):
 printed = output(["bash", "-c", 'cat > "/tmp/an other"; bash {script} "/tmp/an other"'], lines.encode())
 if printed.decode(errors="replace") != {wanted!r}:
     raise Mismatch("{script} prints something else for another file")"""
-        fixture = {script: File(broken.encode(), 0o755), source: File("".join(line + "\n" for line in lines).encode())}
+        fixture = {
+            script: File(broken.encode(), 0o755),
+            source: File("".join(line + "\n" for line in lines).encode()),
+        }
         return Step(table, text, solve, test, fixture=fixture)
 
 

@@ -30,15 +30,21 @@ class CronTimes(Source):
         day = datetime.date(2026, rng.randint(1, 12), rng.randint(1, 28))
         lines, runs = ["# minute hour day-of-month month day-of-week command", "SHELL=/bin/sh", ""], []
         for name in rng.sample(WORDS, 7):
-            minute = rng.choice((str(rng.randrange(60)), "*/20", f"{rng.randrange(20)},{rng.randint(30, 59)}"))
-            hour = rng.choice((str(rng.randrange(24)), "8-12/2", "*/6", f"{rng.randrange(9)},{rng.randint(12, 23)}"))
+            minute = rng.choice(
+                (str(rng.randrange(60)), "*/20", f"{rng.randrange(20)},{rng.randint(30, 59)}")
+            )
+            hour = rng.choice(
+                (str(rng.randrange(24)), "8-12/2", "*/6", f"{rng.randrange(9)},{rng.randint(12, 23)}")
+            )
             date = rng.choice(("*", "*", str(day.day), str(day.day % 28 + 1)))
             month = rng.choice(("*", "*", str(day.month), "1-6"))
             weekday = rng.choice(("*", "1-5", "0,6", str(day.isoweekday() % 7))) if date == "*" else "*"
             lines.append(f"{minute} {hour} {date} {month} {weekday} /opt/jobs/{name}")
             match = day.day in values(date, 1, 31) and day.month in values(month, 1, 12)
             if match and day.isoweekday() % 7 in values(weekday, 0, 6):
-                runs += [(f"{h:02d}:{m:02d}", name) for h in values(hour, 0, 23) for m in values(minute, 0, 59)]
+                runs += [
+                    (f"{h:02d}:{m:02d}", name) for h in values(hour, 0, 23) for m in values(minute, 0, 59)
+                ]
         lines.append(f"0 0 {day.day} {day.month} * /opt/jobs/yearly")
         runs.append(("00:00", "yearly"))
         rows = tuple((time, name, int(time[:2])) for time, name in sorted(runs))

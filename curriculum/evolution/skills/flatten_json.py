@@ -26,7 +26,12 @@ class FlattenJson(Source):
         for number in range(rng.randint(25, 40)):
             user = {"email": email(rng), "plan": rng.choice(plans), "address": {"city": rng.choice(CITIES)}}
             items = [rng.randint(1, 30) for _ in range(rng.randint(0, 4))]
-            event = {"id": f"E{number:03d}", "at": f"{day(rng)}T08:00:00Z", "user": user, "items": [{"units": n} for n in items]}
+            event = {
+                "id": f"E{number:03d}",
+                "at": f"{day(rng)}T08:00:00Z",
+                "user": user,
+                "items": [{"units": n} for n in items],
+            }
             if rng.random() < 0.2:
                 del user["address"]
             events.append(event)
@@ -49,7 +54,12 @@ for e in json.load(open("{source}", encoding="utf-8")):
     rows.append(dict(event=e["id"], day=e["at"][:10], email=user["email"], plan=user["plan"], city=city, units=units))
 write("{table.path}", {list(table.names)}, rows)
 PY"""
-        return Step(table, text, solve, fixture={source: File(json.dumps(events, ensure_ascii=False, indent=1).encode())})
+        return Step(
+            table,
+            text,
+            solve,
+            fixture={source: File(json.dumps(events, ensure_ascii=False, indent=1).encode())},
+        )
 
 
 NODE = FlattenJson()

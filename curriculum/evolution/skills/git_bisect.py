@@ -9,6 +9,7 @@ from curriculum.evolution.skills.git_recover import build, stream
 
 class GitBisect(Source):
     gives, skill = Table, "git: bisect"
+    packages = ("git",)
 
     def step(self, rng, place, given):
         count = rng.randint(24, 40)

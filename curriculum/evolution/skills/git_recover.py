@@ -12,9 +12,16 @@ def stream(commits: list[tuple[str, dict[str, bytes | None]]]) -> bytes:
     for subject, files in commits:
         when += 3600
         text = subject.encode()
-        parts.append(b"commit refs/heads/main\ncommitter Dev <dev@example> %d +0000\ndata %d\n%s\n" % (when, len(text), text))
+        parts.append(
+            b"commit refs/heads/main\ncommitter Dev <dev@example> %d +0000\ndata %d\n%s\n"
+            % (when, len(text), text)
+        )
         for name, data in files.items():
-            parts.append(b"D %s\n" % name.encode() if data is None else b"M 100644 inline %s\ndata %d\n%s\n" % (name.encode(), len(data), data))
+            parts.append(
+                b"D %s\n" % name.encode()
+                if data is None
+                else b"M 100644 inline %s\ndata %d\n%s\n" % (name.encode(), len(data), data)
+            )
     return b"".join(parts)
 
 
@@ -27,14 +34,20 @@ def build(repo: str, source: str) -> str:
 
 class GitRecover(Source):
     gives, skill = Table, "git: recover a deleted file"
+    packages = ("git",)
 
     def step(self, rng, place, given):
         rows = orders(rng, rng.randint(30, 50))
         table = Table(place.out(".csv"), ORDER_COLUMNS, tuple(rows))
-        versions = [Table(table.path, ORDER_COLUMNS, tuple(rows[: len(rows) - cut])).file().data for cut in (9, 4, 0)]
+        versions = [
+            Table(table.path, ORDER_COLUMNS, tuple(rows[: len(rows) - cut])).file().data for cut in (9, 4, 0)
+        ]
         commits: list = [("Start", {"README": b"Orders.\n", "orders.csv": versions[0]})]
         commits += [("More orders", {"orders.csv": versions[1]}), ("Notes", {"notes.md": b"Check totals.\n"})]
-        commits += [("Last orders", {"orders.csv": versions[2]}), ("Tidy up", {"orders.csv": None, "README": b"Moved.\n"})]
+        commits += [
+            ("Last orders", {"orders.csv": versions[2]}),
+            ("Tidy up", {"orders.csv": None, "README": b"Moved.\n"}),
+        ]
         commits += [(f"Note {i}", {"notes.md": b"Note %d.\n" % i}) for i in range(rng.randint(1, 6))]
         repo, source = place.data("repo"), place.data("history")
         text = (

@@ -13,7 +13,10 @@ class LegacyEncoding(Source):
     gives, skill = Table, "iconv: encodings and separators"
 
     def step(self, rng, place, given):
-        rows = [tuple(v.translate(LATIN) if isinstance(v, str) else v for v in row) for row in orders(rng, rng.randint(30, 45))]
+        rows = [
+            tuple(v.translate(LATIN) if isinstance(v, str) else v for v in row)
+            for row in orders(rng, rng.randint(30, 45))
+        ]
         encoding = rng.choice(sorted(ENCODINGS))
         lines = [";".join(column.name for column in ORDER_COLUMNS)]
         lines += [";".join([*row[:-1], f"{row[-1] // 100},{row[-1] % 100:02d}"]) for row in rows]
@@ -34,7 +37,12 @@ for row in rows:
 write("{table.path}", names, rows)
 PY
 rm /tmp/export.txt"""
-        return Step(table, text, solve, fixture={source: File("".join(line + "\r\n" for line in lines).encode(encoding))})
+        return Step(
+            table,
+            text,
+            solve,
+            fixture={source: File("".join(line + "\r\n" for line in lines).encode(encoding))},
+        )
 
 
 NODE = LegacyEncoding()

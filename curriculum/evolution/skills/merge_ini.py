@@ -27,7 +27,12 @@ class MergeIni(Source):
                     lines.append(f"{key}{rng.choice((' = ', '=', ' =  '))}{value}")
             fixture[f"{folder}/{layer}"] = File(("\n".join(lines) + "\n").encode())
         fixture[f"{folder}/30-old.ini.disabled"] = File(f"[{sections[0]}]\nlimit = 0\n".encode())
-        columns = (Column("section", "category"), Column("key", "category"), Column("value", "number"), Column("file", "category"))
+        columns = (
+            Column("section", "category"),
+            Column("key", "category"),
+            Column("value", "number"),
+            Column("file", "category"),
+        )
         rows = tuple((s, k, v, f) for (s, k), (v, f) in sorted(held.items()))
         table = Table(place.out(".csv"), columns, rows)
         text = (

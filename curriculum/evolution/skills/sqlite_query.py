@@ -31,7 +31,12 @@ class SqliteQuery(Source):
         script += ["CREATE TABLE invoice (id INTEGER PRIMARY KEY, client INTEGER, issued TEXT);"]
         script += ["CREATE TABLE line (invoice INTEGER, quantity INTEGER, price INTEGER);"]
         for name, values in (("client", clients), ("invoice", invoices), ("line", lines)):
-            quoted = [", ".join(f"'{v.replace(chr(39), chr(39) * 2)}'" if isinstance(v, str) else str(v) for v in row) for row in values]
+            quoted = [
+                ", ".join(
+                    f"'{v.replace(chr(39), chr(39) * 2)}'" if isinstance(v, str) else str(v) for v in row
+                )
+                for row in values
+            ]
             script += [f"INSERT INTO {name} VALUES ({row});" for row in quoted]
         source, base = place.data("make.sql"), place.data("billing.db")
         table = Table(place.out(".csv"), COLUMNS, tuple(rows))

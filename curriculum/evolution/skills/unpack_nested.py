@@ -7,6 +7,7 @@ from curriculum.evolution.pipeline import Source, Step
 
 class UnpackNested(Source):
     gives, skill = Tree, "tar, gzip, xz: nested archives"
+    packages = ("xz-utils", "bzip2")
 
     def step(self, rng, place, given):
         files = documents(rng, rng.randint(10, 16))
@@ -14,7 +15,9 @@ class UnpackNested(Source):
         half = rng.randint(3, len(names) - 3)
         raw, source = place.data("raw"), place.data("backup.tar")
         inner, outer = names[:half], names[half:]
-        fixture = below(f"{raw}/inner", {n: files[n] for n in inner}) | below(f"{raw}/outer", {n: files[n] for n in outer})
+        fixture = below(f"{raw}/inner", {n: files[n] for n in inner}) | below(
+            f"{raw}/outer", {n: files[n] for n in outer}
+        )
         kind, flag = rng.choice((("tar.gz", "z"), ("tar.xz", "J"), ("tar.bz2", "j")))
         tar = "tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner"
         setup = (
