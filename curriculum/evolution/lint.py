@@ -119,7 +119,7 @@ def syntax(task: Task) -> Iterator[Finding]:
 
 
 def image(task: Task) -> Iterator[Finding]:
-    if ":" not in task.build.image and "@" not in task.build.image or task.build.image.endswith(":latest"):
+    if (":" not in task.build.image and "@" not in task.build.image) or task.build.image.endswith(":latest"):
         yield Finding(
             "warning", "image", "environment/Dockerfile", f"FROM {task.build.image}: name a version"
         )

@@ -35,13 +35,17 @@ class GitBisect(Source):
             "the repository on the branch main."
         )
         solve = f"""cd {repo}
-git bisect start -q HEAD "$(git rev-list --max-parents=0 HEAD)" > /dev/null
+git bisect start HEAD "$(git rev-list --max-parents=0 HEAD)" > /dev/null
 git bisect run env PYTHONPATH=. PYTHONDONTWRITEBYTECODE=1 python3 -c 'import spread, sys; sys.exit(spread.spread([1, 5]) != 4)' > /dev/null
 first=$(git rev-parse refs/bisect/bad)
-git bisect reset -q > /dev/null 2>&1
+git bisect reset > /dev/null 2>&1
 printf 'subject,position\\n%s,%s\\n' "$(git log -1 --format=%s $first)" "$(git rev-list --count $first)" > {table.path}
 cd /app"""
-        return Step(table, text, solve, fixture={source: File(stream(commits))}, setup=(build(repo, source),))
+        test = f"""if text("{repo}/.git/HEAD") != "ref: refs/heads/main\\n" or os.path.exists("{repo}/.git/BISECT_START"):
+    raise Mismatch("{repo} is not on main")"""
+        return Step(
+            table, text, solve, test, fixture={source: File(stream(commits))}, setup=(build(repo, source),)
+        )
 
 
 NODE = GitBisect()

@@ -28,7 +28,7 @@ class RotateLog(Transform):
 total=$(wc -l < {given.path}); parts=$(( (total + {size} - 1) / {size} ))
 for ((i = 0; i < parts; i++)); do
   age=$((parts - 1 - i)); to={tree.path}/{name}; [ $age = 0 ] || to=$to.$age
-  tail -n +$((i * {size} + 1)) {given.path} | head -n {size} > $to
+  sed -n "$((i * {size} + 1)),$(((i + 1) * {size}))p" {given.path} > $to
   [ $age -lt 2 ] || gzip -nc $to > {tree.path}_gz/{name}.$age.gz
 done"""
         wanted = {f"{one}.gz": files[one].data.decode() for one in packed}
