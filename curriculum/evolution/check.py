@@ -15,7 +15,8 @@ import sys
 import tarfile
 
 LARGEST = 8 << 20
-WANT = json.load(open("/tests/want.json", encoding="utf-8"))
+with open("/tests/want.json", encoding="utf-8") as opened:
+    WANT = json.load(opened)
 
 
 class Mismatch(Exception):

@@ -65,7 +65,7 @@ def read_frame(fd, most, deadline=None):
     except (ValueError, TypeError, AttributeError) as error:
         raise Lost(f"no frame: {error}") from None
     if not 0 <= size <= most:
-        raise Lost("frame of %d bytes" % size)
+        raise Lost(f"frame of {size} bytes")
     return head, read_exactly(fd, size, deadline)
 
 
@@ -184,7 +184,7 @@ class Supervisor:
         self.lock = threading.Lock()
 
     def prepare(self):
-        room = "size=%d,nr_inodes=%d,mode=755" % (self.limits["storage"], self.limits["inodes"])
+        room = "size={storage},nr_inodes={inodes},mode=755".format(**self.limits)
         for folder in (STATE, VERIFIER):
             subprocess.run(["mount", "-t", "tmpfs", "-o", room, "tmpfs", folder], check=True)
         for name in WRITABLE:
@@ -231,11 +231,11 @@ class Supervisor:
         return [
             "prlimit",
             "--core=0",
-            "--nproc=%d" % most["processes"],
+            f"--nproc={most['processes']}",
             "--nofile=1024",
-            "--fsize=%d" % most["storage"],
-            "--data=%d" % most["memory"],
-            "--cpu=%d" % most["cpu"],
+            f"--fsize={most['storage']}",
+            f"--data={most['memory']}",
+            f"--cpu={most['cpu']}",
         ]
 
     def inner(self, user, env, cwd, verifier):
@@ -331,10 +331,8 @@ class Supervisor:
             self.spent = max(self.spent, self.cpu)
         deadline = time.monotonic() + 30
         while True:
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(-1, signal.SIGKILL)  # all but init and this process
-            except ProcessLookupError:
-                pass
             try:
                 while os.waitpid(-1, os.WNOHANG)[0]:
                     pass
@@ -549,7 +547,7 @@ def processes():
 
 def fields(pid, name):
     try:
-        with open("/proc/%d/%s" % (pid, name), "rb") as file:
+        with open(f"/proc/{pid}/{name}", "rb") as file:
             return file.read()
     except OSError:  # it ended
         return b""

@@ -36,6 +36,9 @@ class Settings:
             raise ValueError(f"command_sec must be above 0, not {self.command_sec}")
 
 
+STANDARD = Settings()
+
+
 @dataclass(frozen=True)
 class Result:
     """What came of one rollout."""
@@ -72,7 +75,7 @@ class Summary:
     statuses: dict[str, int]
 
 
-def rollout(task: Task, agent: Agent, settings: Settings = Settings(), number: int = 0) -> Result:
+def rollout(task: Task, agent: Agent, settings: Settings = STANDARD, number: int = 0) -> Result:
     """One try.
 
     Raises:
@@ -156,7 +159,7 @@ def rollouts(
     agent: Agent,
     n: int = 8,
     workers: int = 1,
-    settings: Settings = Settings(),
+    settings: Settings = STANDARD,
     numbers: Sequence[int] | None = None,
 ) -> list[Result]:
     """`n` tries (or those with these numbers), `workers` at a time, in order."""

@@ -254,7 +254,9 @@ def _section(name: str, values: Mapping[str, Any]):
         if key not in known:
             raise TaskError(f"{where} is unknown (known: {', '.join(known)})")
         wanted = known[key].type
-        if (wanted is str and isinstance(value, str)) or (wanted is int and isinstance(value, int) and not isinstance(value, bool)):
+        if (wanted is str and isinstance(value, str)) or (
+            wanted is int and isinstance(value, int) and not isinstance(value, bool)
+        ):
             taken[key] = value
         elif wanted is float and isinstance(value, int | float) and not isinstance(value, bool):
             taken[key] = float(value)
@@ -264,7 +266,9 @@ def _section(name: str, values: Mapping[str, Any]):
             and all(isinstance(v, str) for v in value.values())
         ):
             taken[key] = dict(value)
-        elif (wanted == tuple[str, ...] and isinstance(value, list) and all(isinstance(v, str) for v in value)) or (
+        elif (
+            wanted == tuple[str, ...] and isinstance(value, list) and all(isinstance(v, str) for v in value)
+        ) or (
             wanted == tuple[dict, ...] and isinstance(value, list) and all(isinstance(v, dict) for v in value)
         ):
             taken[key] = tuple(value)

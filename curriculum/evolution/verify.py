@@ -5,7 +5,7 @@ from typing import Literal
 
 from curriculum.evolution.agents import NoOp, Oracle
 from curriculum.evolution.lint import lint
-from curriculum.evolution.rollout import Result, Settings, rollout
+from curriculum.evolution.rollout import STANDARD, Result, Settings, rollout
 from curriculum.evolution.task import Task
 
 
@@ -22,7 +22,7 @@ class Verdict:
         return asdict(self)
 
 
-def verify(task: Task, settings: Settings = Settings()) -> Verdict:
+def verify(task: Task, settings: Settings = STANDARD) -> Verdict:
     """Lint first; then the oracle, twice; then nothing.
 
     Raises:
