@@ -174,18 +174,19 @@ def steps(genome: Genome) -> list[Step]:
         ValueError: a node cannot take what the one before it gives.
     """
     done: list[Step] = []
-    given = None
-    for number, name in enumerate(genome.nodes, 1):
-        one = node(name)
-        fits = one.takes is None if given is None else one.accepts(given)
-        if not fits:
-            raise ValueError(f"{name} (step {number}) cannot take what comes before it: {describe(given)}")
-        # The key alone decides, and the number of a step does not: a node keeps its choices when others are inserted.
-        again = genome.nodes[:number].count(name)
-        rng = random.Random(f"{genome.key}/{name}/{again}")
-        done.append(one.step(rng, Place(number, name), given))
-        given = done[-1].artifact
+    for number in range(1, len(genome.nodes) + 1):
+        done.append(_step(genome.key, genome.nodes[:number], done[-1].artifact if done else None))
     return done
+
+
+def _step(key: str, nodes: tuple[str, ...], given: Artifact | None) -> Step:
+    """What the last of these nodes makes of what the others gave."""
+    name, number = nodes[-1], len(nodes)
+    if not follows(name, given):
+        raise ValueError(f"{name} (step {number}) cannot take what comes before it: {describe(given)}")
+    # The key alone decides, and the number of a step does not: a node keeps its choices when others are inserted.
+    rng = random.Random(f"{key}/{name}/{nodes.count(name)}")
+    return node(name).step(rng, Place(number, name), given)
 
 
 def describe(artifact: Artifact | None) -> str:
@@ -275,15 +276,16 @@ def draw(key: str, length: int, allowed: Callable[[str], bool] = lambda name: Tr
     pool = [name for name in names() if allowed(name)]
     for _ in range(200):
         chosen: tuple[str, ...] = ()
-        while True:
-            made = steps(Genome(key, chosen)) if chosen else []
-            if sum(bool(step.text) for step in made) == length:
-                return Genome(key, chosen)
-            given = made[-1].artifact if made else None
-            fits = [n for n in pool if follows(n, given) and n not in chosen[-2:]]
+        given, to_do = None, 0
+        while to_do < length:
+            fits = [name for name in pool if name not in chosen[-2:] and follows(name, given)]
             if not fits:
                 break
             chosen = (*chosen, rng.choice(fits))
+            step = _step(key, chosen, given)
+            given, to_do = step.artifact, to_do + bool(step.text)
+        else:
+            return Genome(key, chosen)
     raise ValueError(f"no pipeline of {length} steps from {len(pool)} nodes")
 
 

@@ -34,7 +34,7 @@ PIPELINES = (
 
 
 def genome(line: str) -> Genome:
-    return Genome("k3", tuple(line.split()))
+    return Genome("k6", tuple(line.split()))
 
 
 def test_every_node_is_in_a_pipeline_that_is_run():
