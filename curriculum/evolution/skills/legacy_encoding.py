@@ -5,7 +5,7 @@ from curriculum.evolution.fixtures import ORDER_COLUMNS, orders
 from curriculum.evolution.pipeline import Source, Step
 from curriculum.evolution.sandbox import File
 
-ENCODINGS = {"utf-16": "UTF-16 with a byte order mark", "cp1252": "Windows-1252", "latin-1": "ISO 8859-1"}
+ENCODINGS = {"utf-16": "UTF-16 with a byte order mark", "cp1252": "Windows-1252", "iso-8859-1": "ISO 8859-1"}
 LATIN = str.maketrans({"ó": "o", "ø": "ö"})
 
 
