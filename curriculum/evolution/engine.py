@@ -19,7 +19,7 @@ Direction = Literal["scenario", "skill", "length"]
 Effort = Literal["low", "high", "max"]
 DIRECTIONS: tuple[Direction, ...] = ("scenario", "skill", "length")
 SPAN = 3  # nodes of a contiguous span, at most
-DRAWS = 60  # random edits that are tried for one plan
+DRAWS = 400  # random edits that are tried for one plan
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,10 @@ class Offline:
             nodes = {"scenario": self._scenario, "skill": self._skill, "length": self._length}[direction](
                 list(parent.nodes), effort, rng
             )
-            if nodes is None or tuple(nodes) == parent.nodes:
+            if nodes is None:
+                return None
+            repeats = any(name in nodes[max(0, at - 2) : at] for at, name in enumerate(nodes))
+            if repeats or tuple(nodes) == parent.nodes:
                 continue
             child = replace(parent, nodes=tuple(nodes))
             try:

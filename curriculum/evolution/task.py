@@ -182,7 +182,7 @@ def load(folder: Path) -> Task:
     texts = {}
     for name in ("task.toml", "instruction.md"):
         try:
-            texts[name] = (folder / name).read_text(encoding="utf-8")
+            texts[name] = (folder / name).read_bytes().decode("utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise TaskError(f"{folder}: {name} cannot be read: {error}") from None
     try:
@@ -440,12 +440,10 @@ def toml(task: Task) -> str:
     lines = [f'schema_version = "{SCHEMAS[-1]}"']
     for name, kind in SECTIONS.items():
         part = task.info if name == "task" else getattr(task, name)
-        default = (
-            {item.name: getattr(kind(), item.name) for item in fields(kind)} if kind is not TaskInfo else {}
-        )
-        values = {
-            key: value for key, value in vars(part).items() if key not in default or value != default[key]
-        }
+        kinds = {item.name: item.type for item in fields(kind)}
+        default = {} if kind is TaskInfo else vars(kind())
+        given = {key: float(value) if kinds[key] is float else value for key, value in vars(part).items()}
+        values = {key: value for key, value in given.items() if key not in default or value != default[key]}
         if kind is TaskInfo:
             values = {key: value for key, value in values.items() if value}
         if values:

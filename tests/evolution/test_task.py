@@ -8,7 +8,17 @@ import pytest
 
 from curriculum.evolution.lint import lint
 from curriculum.evolution.sandbox import File
-from curriculum.evolution.task import Copy, Run, Task, TaskError, TaskInfo, load, read_dockerfile, write
+from curriculum.evolution.task import (
+    Agent,
+    Copy,
+    Run,
+    Task,
+    TaskError,
+    TaskInfo,
+    load,
+    read_dockerfile,
+    write,
+)
 
 TASKS = Path(__file__).parents[2] / "curriculum/evolution/tasks"
 DOCKERFILE = b"FROM debian:bookworm-slim\nWORKDIR /app\n"
@@ -36,10 +46,16 @@ def test_our_own_tasks_have_no_errors_and_survive_a_round_trip(folder, tmp_path)
         write(task, tmp_path / "copy")
 
 
+def test_whole_seconds_are_the_same_task_as_they_are_read(tmp_path):
+    write(small(agent=Agent(timeout_sec=60)), tmp_path / "t")
+    assert load(tmp_path / "t").hash == small(agent=Agent(timeout_sec=60)).hash
+
+
 def test_odd_texts_survive_a_round_trip(tmp_path):
     task = small(metadata={"a b": ['q"\\\n\x7fé', 1, True, {"x.y": 0.5}]})
     task = dataclasses.replace(task, instruction="Zeile\r\n\u2028 ü\n")
     write(task, tmp_path / "t")
+    assert load(tmp_path / "t") == task and load(tmp_path / "t").hash == task.hash
     assert load(tmp_path / "t").metadata == {"a b": ['q"\\\n\x7fé', 1, True, {"x.y": 0.5}]}
     assert (tmp_path / "t/instruction.md").read_bytes() == task.instruction.encode()
 

@@ -8,11 +8,10 @@ class DedupRows(Transform):
     takes, gives, skill = Table, Table, "dedup: keep one row a key"
 
     def accepts(self, given):
-        return (
-            super().accepts(given)
-            and bool(given.role("number") and given.role("category"))
-            and len(given.rows) >= 12
-        )
+        if not super().accepts(given) or not (given.role("number") and given.role("category")):
+            return False
+        keys = given.role("category")[:2]
+        return len({tuple(row[k] for k in keys) for row in given.rows}) < len(given.rows)
 
     def step(self, rng, place, given):
         number, keys = rng.choice(given.role("number")), given.role("category")[:2]
