@@ -30,6 +30,7 @@ ROOT = STATE + "/root"  # what agents see of it: one folder for each of WRITABLE
 WRITABLE = ("app", "home", "logs", "opt", "root", "run", "solution", "srv", "tmp", "var")
 TOOLS = "/tests-tools"  # where the verifier finds `untrusted`
 CLOSED = ("tests", "tests-tools", "logs", "solution", "proc")  # where no link an agent left may lead
+DEEPEST, LONGEST_PATH = 100, 3000  # folders below a writable one; bytes
 TICK = 0.05  # seconds between two looks of the watchdog
 GRACE = 5.0  # seconds that the shell server may answer late
 HEADER = 1 << 20  # bytes of a frame's header, at most
@@ -455,26 +456,30 @@ class Supervisor:
         return {"rc": rc, "late": late, "struck": struck, "found": found}, output.bytes()
 
     def sweep(self):
-        """Remove what could mislead the tests: links to where they are, pipes, sockets; make room for them."""
-        for top, folders, files in os.walk(ROOT, onerror=self.opened):
-            for name in folders + files:
+        """Remove what could mislead or stop the tests: links to where they are, pipes, sockets, endless folders."""
+        folders = [(ROOT, 0)]
+        while folders:
+            top, depth = folders.pop()
+            for name in os.listdir(top):
                 path = os.path.join(top, name)
-                mode = os.lstat(path).st_mode
-                seen = path[len(ROOT) :]
+                mode, seen = os.lstat(path).st_mode, path[len(ROOT) :]
+                if stat.S_ISDIR(mode) and depth < DEEPEST and len(os.fsencode(path)) < LONGEST_PATH:
+                    folders.append((path, depth + 1))
+                    continue
+                if stat.S_ISREG(mode):
+                    continue
                 if stat.S_ISLNK(mode):
                     end = resolve(seen)
                     if end is not None and end.split("/")[1] not in CLOSED and not end.startswith("/dev/fd"):
                         continue
                     why = "a link that leads nowhere a test may follow"
-                elif stat.S_ISREG(mode) or stat.S_ISDIR(mode):
-                    continue
+                elif stat.S_ISDIR(mode):
+                    why = "folders too deep"
                 else:
                     why = "neither a file nor a folder nor a link"
-                os.unlink(path)
-                self.events.append({"kind": "removed", "path": seen, "why": why})
-
-    def opened(self, error):
-        raise error
+                subprocess.run(["rm", "-rf", "--", path], check=True)
+                shown = os.fsencode(seen).decode(errors="replace")
+                self.events.append({"kind": "removed", "path": shown, "why": why})
 
     def stats(self):
         with self.lock:

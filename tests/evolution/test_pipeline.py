@@ -47,6 +47,8 @@ def test_the_solution_passes_and_nothing_fails(line):
     task = compose(genome(line))
     assert [finding for finding in lint(task) if finding.level == "error"] == []
     solved = rollout(task, Oracle())
+    if solved.error and "lacks the package" in solved.error:
+        pytest.skip(solved.error)
     assert solved.reward == 1.0, (solved.error, solved.log, solved.test_output)
     assert rollout(task, NoOp()).reward == 0.0
 
@@ -79,6 +81,19 @@ def test_odd_answers_are_wrong_and_never_an_error():
     ):
         result = rollout(task, Scripted([command]))
         assert (result.status, result.reward) == ("ok", 0.0), (command, result.error)
+
+
+@pytest.mark.usefixtures("sandboxed")
+@pytest.mark.parametrize(
+    "script", ["yes", "kill -9 -1", "cat /tests/want.json; exit 0", "setsid sleep 99 & exit 0"]
+)
+def test_programs_that_misbehave_while_they_are_tested_are_wrong(script):
+    task = compose(genome("broken_script"))
+    solve = task.files["solution/solve.sh"].data.decode() + f"\ncat > data1/tally.sh <<'SH'\n{script}\nSH\n"
+    result = rollout(
+        dataclasses.replace(task, files=task.files | {"solution/solve.sh": File(solve.encode())}), Oracle()
+    )
+    assert (result.status, result.reward) == ("ok", 0.0), (result.error, result.test_output)
 
 
 @pytest.mark.usefixtures("sandboxed")

@@ -1,5 +1,6 @@
 """The sandbox runs commands, keeps its limits, and cannot be talked into a reward."""
 
+import json
 import os
 import signal
 import subprocess
@@ -196,6 +197,17 @@ def test_links_to_the_expected_answer_are_removed(box):
     assert {e["path"] for e in box.stats.events} == {"/app/answer", "/app/t", "/app/r", "/app/p", "/app/loop"}
 
 
+def test_endless_folders_and_names_that_are_no_text_do_not_stop_grading(box):
+    box.exec('python3 -c \'import os\nfor _ in range(3000): os.mkdir("d"); os.chdir("d")\'')
+    box.exec(r"mkfifo $'p\xff'; touch $'f\xff'; mkdir -p locked/in; chmod 000 locked")
+    assert box.grade(files_of(f"ls -d d; echo 1 > {REWARD}")).reward == 1.0
+    assert {event["why"] for event in box.stats.events} == {
+        "folders too deep",
+        "neither a file nor a folder nor a link",
+    }
+    json.dumps(box.stats.events, ensure_ascii=False).encode()
+
+
 def test_links_resolve_as_the_agent_sees_them(tmp_path, monkeypatch):
     monkeypatch.setattr(inside, "ROOT", str(tmp_path))
     for name in ("app/deep/er", "tmp"):
@@ -289,6 +301,25 @@ def test_a_dead_sandbox_is_an_error_of_its_own():
         os.kill(pid, signal.SIGKILL)
     with pytest.raises(SandboxError, match="gone"):
         box.exec("true")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_it_works_for_a_user_without_rights():
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1])\nfrom curriculum.evolution.sandbox import File, Sandbox\n"
+        "with Sandbox() as box:\n    print(box.exec('id -un; touch x; ls').output)\n"
+        f"    print(box.grade({{'test.sh': File(b'echo 1 > {REWARD}')}}).reward)"
+    )
+    root = str(Path(__file__).parents[2])
+    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    if subprocess.run(
+        [*nobody, sys.executable, "-c", "import jax", root], capture_output=True, check=False
+    ).returncode:
+        pytest.skip("nobody may not read this Python")
+    done = subprocess.run(
+        [*nobody, sys.executable, "-c", code, root], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "agent\nx\n\n1.0\n", done.stderr
 
 
 def test_refused_where_it_cannot_work(monkeypatch, tmp_path):
