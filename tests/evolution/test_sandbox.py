@@ -305,21 +305,26 @@ def test_a_dead_sandbox_is_an_error_of_its_own():
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_it_works_for_a_user_without_rights():
-    code = (
-        "import sys; sys.path.insert(0, sys.argv[1])\nfrom curriculum.evolution.sandbox import File, Sandbox\n"
-        "with Sandbox() as box:\n    print(box.exec('id -un; touch x; ls').output)\n"
-        f"    print(box.grade({{'test.sh': File(b'echo 1 > {REWARD}')}}).reward)"
-    )
-    root = str(Path(__file__).parents[2])
+    root = Path(__file__).parents[2]
+    code = f"""import sys, types
+if sys.version_info < (3, 11):
+    sys.exit(77)
+package = sys.modules["curriculum"] = types.ModuleType("curriculum")  # without what the package itself imports
+package.__path__ = [{str(root / "curriculum")!r}]
+from curriculum.evolution.sandbox import File, Sandbox
+with Sandbox() as box:
+    print(box.exec("id -un; touch x; ls").output, end="")
+    print(box.grade({{"test.sh": File(b"echo 1 > {REWARD}")}}).reward)
+"""
     nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
-    if subprocess.run(
-        [*nobody, sys.executable, "-c", "import jax", root], capture_output=True, check=False
-    ).returncode:
-        pytest.skip("nobody may not read this Python")
+    if subprocess.run([*nobody, "cat", inside.__file__], capture_output=True, check=False).returncode:
+        pytest.skip("nobody may not read this checkout")
     done = subprocess.run(
-        [*nobody, sys.executable, "-c", code, root], capture_output=True, text=True, check=False
+        [*nobody, "/usr/bin/python3", "-c", code], capture_output=True, text=True, check=False
     )
-    assert done.stdout == "agent\nx\n\n1.0\n", done.stderr
+    if done.returncode in (77, 127):
+        pytest.skip("/usr/bin/python3 is missing or older than 3.11")
+    assert done.stdout == "agent\nx\n1.0\n", done.stderr
 
 
 def test_refused_where_it_cannot_work(monkeypatch, tmp_path):
