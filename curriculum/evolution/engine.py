@@ -64,7 +64,8 @@ class Offline:
             if nodes is None:
                 return None
             repeats = any(name in nodes[max(0, at - 2) : at] for at, name in enumerate(nodes))
-            if repeats or tuple(nodes) == parent.nodes:
+            typed = all(node(one).gives is node(two).takes for one, two in zip(nodes, nodes[1:]))
+            if repeats or not typed or tuple(nodes) == parent.nodes:
                 continue
             child = replace(parent, nodes=tuple(nodes))
             try:

@@ -1,6 +1,7 @@
 """Tasks from skill nodes: the same from the same key, solved by their own solution, failed by anything less."""
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from curriculum.evolution.sandbox import File
 from curriculum.evolution.task import load, write
 from curriculum.evolution.verify import verify
 
+TASKS = Path(__file__).parents[2] / "curriculum/evolution/tasks"
 PIPELINES = (
     "orders_csv add_week join_lookup mask_emails filter_rows running_total top_rows group_sum",
     "access_log redact_log parse_log dedup_rows",
@@ -180,3 +182,9 @@ def test_the_reference_by_hand():
     assert sum(row[2] for row in made.rows) == sum(row[6] for row in given.rows)
     kept = steps(genome("malformed_rows"))[0].artifact
     assert all(len(row) == 7 and row[0][0] == "A" and row[6] >= 0 for row in kept.rows)
+
+
+@pytest.mark.usefixtures("sandboxed")
+@pytest.mark.parametrize("folder", sorted(TASKS.iterdir()), ids=lambda folder: folder.name)
+def test_our_own_tasks_are_sound(folder):
+    assert verify(load(folder)).reasons == ()

@@ -25,7 +25,7 @@ class DedupRows(Transform):
         one, shared = given.names[number], [given.names[k] for k in keys]
         text = (
             f"Of the rows of `{given.path}` that agree in {' and '.join(shared)}, keep the one with the largest {one} (the "
-            f"first of them, if several have it). Write `{table.path}`, in the order of the rows kept."
+            f"first of them, if several have it). Write `{table.path}`; the rows kept stay in the order they had."
         )
         solve = f"""python3 - <<'PY'
 from itertools import groupby
