@@ -8,6 +8,7 @@ Source: section 4 of the paper.
 import difflib
 import random
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Literal, Protocol
 
 from curriculum.evolution.difficulty import difficulty, rarity
@@ -64,7 +65,7 @@ class Offline:
             if nodes is None:
                 return None
             repeats = any(name in nodes[max(0, at - 2) : at] for at, name in enumerate(nodes))
-            typed = all(node(one).gives is node(two).takes for one, two in zip(nodes, nodes[1:]))
+            typed = all(node(one).gives is node(two).takes for one, two in pairwise(nodes))
             if repeats or not typed or tuple(nodes) == parent.nodes:
                 continue
             child = replace(parent, nodes=tuple(nodes))
