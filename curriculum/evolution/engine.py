@@ -90,7 +90,7 @@ class Offline:
             objections.append(f"no harder than its parent: {before.total:.2f} to {after.total:.2f}")
         if after.length > self.longest:
             objections.append(f"{after.length} steps, {self.longest} at most")
-        for one, two in zip(plan.genome.nodes, plan.genome.nodes[1:]):
+        for one, two in pairwise(plan.genome.nodes):
             if one == two:
                 objections.append(f"{one} twice in a row teaches nothing new")
         if not objections and len(compose(plan.genome).instruction) > self.longest_instruction:
@@ -111,11 +111,9 @@ class Offline:
 
     def _scenario(self, nodes, effort, rng):
         gives = node(nodes[0]).gives
-        rarer = [
-            n
-            for n in names()
-            if node(n).takes is None and node(n).gives is gives and rarity(n) > rarity(nodes[0])
-        ]
+        old = node(nodes[0])
+        peers = [n for n in names() if node(n).takes is None and node(n).gives is gives]
+        rarer = [n for n in peers if rarity(n) > rarity(nodes[0]) and node(n).works >= old.works]
         if not rarer:
             return None
         span = {"low": 0, "high": min(SPAN, len(nodes) - 1), "max": len(nodes) - 1}[effort]

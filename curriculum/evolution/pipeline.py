@@ -123,6 +123,7 @@ class Source:
 
     takes = None
     packages: tuple[str, ...] = ()
+    works = True  # False: what it gives is there from the start
 
     def accepts(self, given) -> bool:
         return False

@@ -8,6 +8,7 @@ from curriculum.evolution.sandbox import File
 
 class AccessLog(Source):
     gives, skill = Log, "a given log"
+    works = False
 
     def step(self, rng, place, given):
         log = Log(place.data("access.log"), tuple(log_lines(rng, rng.randint(60, 120))))

@@ -7,6 +7,7 @@ from curriculum.evolution.pipeline import Source, Step
 
 class DocumentTree(Source):
     gives, skill = Tree, "a given folder"
+    works = False
 
     def step(self, rng, place, given):
         tree = Tree(place.data("docs"), documents(rng, rng.randint(12, 20)))

@@ -23,23 +23,22 @@ class GitBisect(Source):
             code = f"def spread(values):\n{noise}    values = sorted(values)\n    return {last} - values[0]\n"
             commits.append((subject, {"spread.py": code.encode(), "VERSION": b"%d\n" % factor}))
         repo, source = place.data("repo"), place.data("history")
-        table = Table(
-            place.out(".csv"),
-            (Column("subject", "text"), Column("position", "number")),
-            ((subjects[bad], bad + 1),),
-        )
+        columns = (Column("position", "number"), Column("subject", "text"), Column("state", "category"))
+        rows = tuple((n + 1, one, "good" if n < bad else "bad") for n, one in enumerate(subjects))
+        table = Table(place.out(".csv"), columns, rows)
         text = (
             f"`spread` in `spread.py` of the git repository `{repo}` should return the largest value less the smallest; at "
-            f"HEAD it always returns 0. Write `{table.path}` with the columns subject, position and one row: the subject of "
-            "the first commit of main where it is wrong, and its position in the history (the first commit has 1). Leave "
-            "the repository on the branch main."
+            f"HEAD it always returns 0. Write `{table.path}` with the columns position, subject, state: one row for each "
+            "commit of main, the oldest first (position 1), state `good` as long as the function is right and `bad` from the "
+            "commit on that broke it. Leave the repository on the branch main."
         )
         solve = f"""cd {repo}
 git bisect start HEAD "$(git rev-list --max-parents=0 HEAD)" > /dev/null
 git bisect run env PYTHONPATH=. PYTHONDONTWRITEBYTECODE=1 python3 -c 'import spread, sys; sys.exit(spread.spread([1, 5]) != 4)' > /dev/null
-first=$(git rev-parse refs/bisect/bad)
+first=$(git rev-list --count refs/bisect/bad)
 git bisect reset > /dev/null 2>&1
-printf 'subject,position\\n%s,%s\\n' "$(git log -1 --format=%s $first)" "$(git rev-list --count $first)" > {table.path}
+git log --reverse --format=%s | awk -v first=$first 'BEGIN {{ print "position,subject,state" }}
+  {{ print NR "," $0 "," (NR < first ? "good" : "bad") }}' > {table.path}
 cd /app"""
         test = f"""if text("{repo}/.git/HEAD") != "ref: refs/heads/main\\n" or os.path.exists("{repo}/.git/BISECT_START"):
     raise Mismatch("{repo} is not on main")"""
