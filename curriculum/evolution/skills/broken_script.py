@@ -26,8 +26,8 @@ class BrokenScript(Source):
     gives, skill = Table, "bash: repair a script"
 
     def sample(self, rng, count):
-        first = rng.sample(WORDS, 6)
-        weights = [2**i for i in range(6)]
+        first = rng.sample(WORDS, 10)
+        weights = [1.4**i for i in range(10)]
         return [" ".join([rng.choices(first, weights)[0], *rng.choices(WORDS, k=3)]) for _ in range(count)]
 
     def tally(self, lines):

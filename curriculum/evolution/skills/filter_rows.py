@@ -11,7 +11,7 @@ class FilterRows(Transform):
         return (
             super().accepts(given)
             and bool(given.role("number") and given.role("category"))
-            and len(given.rows) >= 12
+            and len(given.rows) >= 5
         )
 
     def step(self, rng, place, given):

@@ -11,7 +11,7 @@ class GroupSum(Transform):
         return (
             super().accepts(given)
             and bool(given.role("number") and given.role("category"))
-            and len(given.rows) >= 8
+            and len(given.rows) >= 4
         )
 
     def step(self, rng, place, given):

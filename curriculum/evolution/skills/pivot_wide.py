@@ -8,7 +8,7 @@ class PivotWide(Transform):
     takes, gives, skill = Table, Table, "pivot: long to wide"
 
     def accepts(self, given):
-        return super().accepts(given) and len(given.role("category")) >= 2 and len(given.rows) >= 8
+        return super().accepts(given) and len(given.role("category")) >= 2 and len(given.rows) >= 4
 
     def step(self, rng, place, given):
         down, across = rng.sample(given.role("category"), 2)

@@ -9,7 +9,7 @@ class SplitBy(Transform):
     takes, gives, skill = Table, Tree, "split a file by value"
 
     def accepts(self, given):
-        fits = super().accepts(given) and given.format == "csv" and len(given.rows) >= 8
+        fits = super().accepts(given) and given.format == "csv" and len(given.rows) >= 4
         return bool(fits) and any(
             "/" not in str(row[i]) for i in given.role("category") for row in given.rows
         )

@@ -8,10 +8,13 @@ class TopRows(Transform):
     takes, gives, skill = Table, Table, "sort, head: the largest rows"
 
     def accepts(self, given):
-        return super().accepts(given) and bool(given.role("number")) and len(given.rows) >= 15
+        return super().accepts(given) and bool(given.role("number")) and len(given.rows) >= 5
 
     def step(self, rng, place, given):
-        number, count = rng.choice(given.role("number")), rng.randint(10, max(10, len(given.rows) * 3 // 4))
+        number, count = (
+            rng.choice(given.role("number")),
+            rng.randint(len(given.rows) // 2, len(given.rows) * 3 // 4),
+        )
         # Ties are decided, so that there is one right answer.
         order = sorted(given.rows, key=lambda row: (-row[number], tuple(map(str, row))))
         table = Table(place.out(".csv"), given.columns, tuple(order[:count]))
