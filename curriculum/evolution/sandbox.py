@@ -244,18 +244,18 @@ class Sandbox:
             raise ValueError(
                 f"a command may have {LONGEST_COMMAND:,} bytes, none of them zero; this has {len(text):,}"
             )
+        answer, said = self._run("exec", text, timeout, cwd, env)
+        return Executed(said, answer["rc"], answer["late"], answer["lost"])
+
+    def _run(
+        self, what: str, data: bytes, timeout: float, cwd: str, env: Mapping[str, str] | None
+    ) -> tuple[dict, str]:
+        """The supervisor's answer to something that runs programs, and what they printed."""
         answer, output = self._ask(
-            "exec",
-            text,
-            timeout,
-            timeout=timeout,
-            cwd=cwd,
-            env=dict(env or {}),
-            user=self.user,
+            what, data, timeout, timeout=timeout, cwd=cwd, env=dict(env or {}), user=self.user,
             limit=self.limits.output_bytes,
-        )
-        text = output.decode(errors="replace")
-        return Executed(text, answer["rc"], answer["late"], answer["lost"])
+        )  # fmt: skip
+        return answer, output.decode(errors="replace")
 
     def stop(self) -> None:
         """End all processes. Files stay."""
@@ -277,17 +277,7 @@ class Sandbox:
         if "test.sh" not in tests:
             raise ValueError("tests have no test.sh")
         self._graded = True
-        answer, output = self._ask(
-            "grade",
-            _tar(dict(tests)),
-            timeout,
-            timeout=timeout,
-            cwd=cwd,
-            env=dict(env or {}),
-            user=self.user,
-            limit=self.limits.output_bytes,
-        )
-        text = output.decode(errors="replace")
+        answer, text = self._run("grade", _tar(dict(tests)), timeout, cwd, env)
         if answer["struck"]:
             return Graded(None, f"the tests exceeded the {answer['struck']} limit", text)
         if answer["late"]:
@@ -311,6 +301,10 @@ class Sandbox:
                 for pid in [*below, process.pid]:  # the first is init of the namespace: all in it end with it
                     _kill(pid)
                 process.wait(10)
+            # bwrap may end a moment before its namespace, whose init ends after all that is in it.
+            deadline = time.monotonic() + 10
+            while any(_alive(pid) for pid in below) and time.monotonic() < deadline:
+                time.sleep(0.01)
         process.stdin.close()
         process.stdout.close()
         self._trouble.close()
@@ -418,6 +412,14 @@ def _tar(files: Mapping[str, File]) -> bytes:
             info.size, info.mode = len(file.data), file.mode
             archive.addfile(info, io.BytesIO(file.data))
     return data.getvalue()
+
+
+def _alive(pid: int) -> bool:
+    """Whether a process is there and no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def _kill(pid: int) -> None:
