@@ -98,7 +98,7 @@ def _draw(logits: Array, uniform: Array) -> Array:
     """i32[...] tokens with the probabilities of logits f32[..., vocab], by uniform numbers f32[...] in [0, 1).
 
     The first token whose cumulative probability exceeds the number. One random number a token: a Gumbel number for
-    every entry of the vocabulary would take a third of the time of a step on a CPU.
+    every entry of the vocabulary is what a step on a CPU would spend much of its time on.
     """
     weights = jnp.exp(logits - jnp.max(logits, axis=-1, keepdims=True))
     reached = jnp.cumsum(weights, axis=-1)
@@ -188,9 +188,8 @@ class Samples:
     tokens: np.ndarray  # i32[n, T]
     log_probs: np.ndarray  # f32[n, T]
     mask: np.ndarray  # bool[n, T]
-    versions: tuple[
-        str, ...
-    ] = ()  # of the weights that wrote each reply; empty: the generator holds one version only
+    # Of the weights that wrote each reply; empty: the generator holds one version only.
+    versions: tuple[str, ...] = ()
 
 
 class Generator(Protocol):

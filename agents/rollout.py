@@ -173,7 +173,7 @@ def collect(
         np.concatenate(turns["episode"]).astype(np.int32), np.concatenate(turns["prompt"]).astype(np.int32),
         tokens, log_probs, mask, replies, np.concatenate(turns["valid"]), np.concatenate(turns["reward"]),
         np.repeat(np.arange(len(np.asarray(request.env)), dtype=np.int32), group_size), ret,
-        mixed.field(groups, "success"), mixed.field(groups, "t"), getattr(generator, "version", ""),
+        mixed.field(groups, "success"), mixed.field(groups, "t"), generator.version,
     )  # fmt: skip
 
 
@@ -195,7 +195,7 @@ def _fill(
     if not short:
         return
     samples = generator.generate([prompts[p] for p, _ in short], [n for _, n in short], key)
-    asked_for = getattr(generator, "version", "")
+    asked_for = generator.version
     for (p, n), s in zip(short, samples, strict=True):
         if len(s.tokens) != n:
             raise ValueError(f"{n} replies to a prompt were asked for, {len(s.tokens)} came")

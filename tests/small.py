@@ -48,6 +48,8 @@ def prompts(count: int = 6) -> list[Prompt]:
 class Scripted:
     """A generator that writes given texts: `reply(prompt, k)` is the k-th of one call's replies to a prompt."""
 
+    version = ""
+
     def __init__(self, reply, length: int = 40, at_once: int = 1):
         self.reply, self.length, self.at_once = reply, length, at_once
         self.calls: list[tuple[list[Prompt], list[int]]] = []

@@ -161,7 +161,7 @@ def test_more_instances_keep_the_first_ones_and_other_settings_are_refused(colle
 class Spelling:
     """A generator that always writes the same, in tokens; counts what it was asked."""
 
-    at_once = 1
+    at_once, version = 1, ""
 
     def __init__(self, tokenizer, reply):
         self.ids, self.asked = tokenizer.encode(reply), []
