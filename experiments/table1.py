@@ -12,9 +12,10 @@ from experiments.report import pyplot
 from experiments.store import Artefact, Base, Store, Trained
 from experiments.studies import Table, beside, cell, interval
 from jaxenv.harness import Modality
+from jaxenv.sets import MIXED6
 
 BASE, MIXED = "Base Model", "mixed"
-SIX = ("addition_table", "mini_sudoku", "rectangle_count", "rotate_matrix", "spiral_matrix", "tictactoe_qa")
+SIX = MIXED6
 PAPER = {  # accuracies in the order of SIX
     SYMBOLIC: {
         BASE: (16.5, 55.2, 11.0, 72.5, 76.2, 47.6),
