@@ -581,7 +581,7 @@ def _computed(x):
     """`x`, and in the backward pass its gradient, written to memory once.
 
     Otherwise XLA's CPU compiler repeats activations and rotations inside each of the matmuls' transposed copies, one
-    for the weights and one for the inputs: a fifth of the time of a gradient.
+    for the weights and one for the inputs.
     """
     return jax.lax.optimization_barrier(x)
 
